@@ -1,0 +1,1 @@
+"""Neighbourhood graphs on embeddings, with a bandwidth chosen for every node."""
