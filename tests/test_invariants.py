@@ -56,7 +56,7 @@ def test_rotation_and_translation_change_nothing(shape):
 @given(shapes, st.floats(1e-6, 1e6))
 def test_scaling_scales_the_bandwidth(shape, factor):
     X, _ = cloud(shape)
-    neighbors, dimension, choice, weights = rows_of(X, shape["k"])
+    _, dimension, choice, weights = rows_of(X, shape["k"])
     other = rows_of(X * factor, shape["k"])
     np.testing.assert_allclose(other[1], dimension, rtol=1e-6)
     np.testing.assert_allclose(other[2].sigma, choice.sigma * factor, rtol=1e-8)
