@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.console import Console
@@ -35,7 +37,8 @@ def run(config: DictConfig) -> None:
     try:
         embeddings = instantiate(config.embedding).load()
     except (ValueError, OSError) as error:
-        log.debug("traceback", exc_info=True)
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise  # the other jobs go on
         sys.exit(f"asbc-embed: {error}")
     n, d = embeddings.vectors.shape
     log.info(

@@ -105,9 +105,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
                 except (OSError, RuntimeError) as error:
                     if isinstance(error, OSError) and error.errno and not hasattr(error, "reason"):
                         raise
-                    raise ConnectionError(
-                        f"{self.source} could not be downloaded: {error}. {by_hand}"
-                    ) from error
+                    raise ConnectionError(f"{self.source} could not be downloaded: {error}. {by_hand}") from error
 
     def setup(self, stage: str | None = None) -> None:
         if self.dataset is not None:
@@ -132,7 +130,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
         # No sampler shares them out: a sampler would pad, and refuses fewer batches than processes.
         return DataLoader(
-            _Batches(self, batches[rank::world]),
+            _Batches(self.dataset, self.transform, self.image_size, batches[rank::world]),
             batch_size=None,
             num_workers=self.num_workers,
             pin_memory=torch.cuda.is_available(),
@@ -141,9 +139,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     def batch(self, rows: NDArray) -> Batch:
         """The images and labels of ``rows``."""
-        images, labels = zip(*(self._item(int(row)) for row in rows), strict=True)
-        known = [label for label in labels if label is not None]
-        return Batch(torch.as_tensor(rows), torch.stack(images), torch.as_tensor(known, dtype=torch.int64))
+        return _Batches(self.dataset, self.transform, self.image_size, [rows])[0]
 
     def content_hash(self) -> str:
         """Tells this data set from any other: of its ``fingerprint`` if it has one, else of its contents."""
@@ -165,24 +161,6 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
 
-    def _item(self, row: int) -> tuple[Tensor, int | None]:
-        image, label = _pair(self.dataset[row])
-        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
-            image = Image.fromarray(image)
-        if not isinstance(image, Tensor):
-            if self.transform is None:
-                raise ValueError(
-                    "transform: one is wanted, for the data set gives images that are not tensors"
-                )
-            image = self.transform(image.convert("RGB") if isinstance(image, Image.Image) else image)
-        wanted = (3, *(self.image_size or image.shape[-2:]))
-        if not image.is_floating_point() or tuple(image.shape) != wanted:
-            raise ValueError(
-                f"image {row} of the data set: a float tensor of shape {wanted} is what the encoder wants, "
-                f"got {image.dtype} {tuple(image.shape)}"
-            )
-        return image, None if label is None else int(label)
-
     def _cifar_is_there(self) -> bool:
         try:
             getattr(torchvision.datasets, _CIFAR[str(self.source)])(self.root, train=self.split == "train")
@@ -194,16 +172,43 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 class _Batches(Dataset):
     """A data set whose items are whole batches, so that a batch is one run of rows."""
 
-    def __init__(self, datamodule: EmbeddingDataModule, batches: list[NDArray]) -> None:
-        self.images, self.batches = datamodule.batch, batches
+    def __init__(
+        self,
+        dataset: Any,
+        transform: Callable[[Any], Tensor] | None,
+        image_size: tuple[int, int] | None,
+        batches: list[NDArray],
+    ) -> None:
+        self.dataset, self.transform, self.image_size, self.batches = dataset, transform, image_size, batches
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, index: int) -> Batch:
-        return self.images(self.batches[index])
+        rows = self.batches[index]
+        images, labels = zip(*(self._item(int(row)) for row in rows), strict=True)
+        known = [label for label in labels if label is not None]
+        return Batch(torch.as_tensor(rows), torch.stack(images), torch.as_tensor(known, dtype=torch.int64))
+
+    def _item(self, row: int) -> tuple[Tensor, int | None]:
+        image, label = _pair(self.dataset[row])
+        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+            image = Image.fromarray(image)
+        if not isinstance(image, Tensor):
+            if self.transform is None:
+                raise ValueError("transform: one is wanted, for the data set gives images that are not tensors")
+            image = self.transform(image.convert("RGB") if isinstance(image, Image.Image) else image)
+        wanted = (3, *(self.image_size or image.shape[-2:]))
+        if not image.is_floating_point() or tuple(image.shape) != wanted:
+            raise ValueError(
+                f"image {row} of the data set: a float tensor of shape {wanted} is what the encoder wants, "
+                f"got {image.dtype} {tuple(image.shape)}"
+            )
+        return image, None if label is None else int(label)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
     """Image and label of what a data set gives, the label None where it gives an image alone."""
-    return (item[0], item[1]) if isinstance(item, (tuple, list)) else (item, None)
+    if isinstance(item, (tuple, list)):
+        return item[0], item[1] if len(item) > 1 else None
+    return item, None

@@ -46,9 +46,7 @@ def blob_sha1(path: Path) -> str:
     return digest.hexdigest()
 
 
-def fetch(
-    url: str, target: Path, sha1: str, *, patience: int = 6, pause: float = 1.0, timeout: float = 30.0
-) -> None:
+def fetch(url: str, target: Path, sha1: str, *, patience: int = 6, pause: float = 1.0, timeout: float = 30.0) -> None:
     """Download ``url`` to ``target``, which appears only when its git blob hash is ``sha1``.
 
     Bytes arrive in ``target``.part, where an interrupted download, in this process or a later one, goes on.
@@ -106,9 +104,7 @@ def _receive(url: str, part: Path, timeout: float, progress: Progress, task) -> 
             return
         raise
     with response:
-        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(
-            f"bytes {have}-"
-        )
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if response.status == 206 and not resumed:
             part.unlink(missing_ok=True)
             raise ConnectionError("the server sent another range than the one asked for")

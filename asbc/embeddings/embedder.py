@@ -46,9 +46,7 @@ class EmbeddingWriter(BasePredictionWriter):
     whatever the number of processes.
     """
 
-    def __init__(
-        self, store: Store, key: str, shape: tuple[int, int], labelled: bool, manifest: Mapping[str, Any]
-    ):
+    def __init__(self, store: Store, key: str, shape: tuple[int, int], labelled: bool, manifest: Mapping[str, Any]):
         super().__init__(write_interval="batch")
         self.store, self.key, self.shape, self.labelled, self.manifest = store, key, shape, labelled, manifest
         self.draft = store.draft(key)

@@ -85,9 +85,7 @@ def solo_checkpoint(path: str | Path, trust_checkpoint: bool = False) -> Encoder
     args = _read_args(args_file) if args_file else _guess_args(state, file)
     name, dataset = args["backbone"], args["dataset"]
     if name not in _BACKBONES:
-        raise ValueError(
-            f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}"
-        )
+        raise ValueError(f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
     cifar = dataset in ("cifar10", "cifar100")
     try:
         model = (
@@ -96,12 +94,8 @@ def solo_checkpoint(path: str | Path, trust_checkpoint: bool = False) -> Encoder
             else _vit(name, args["method"], args["kwargs"], state)
         )
     except TypeError as error:
-        raise ValueError(
-            f"{args_file}: {name} does not take the arguments {args['kwargs']} ({error})"
-        ) from error
-    _load_strictly(
-        model, state, f"{file} as {name}" + (f" (what {args_file.name} says)" if args_file else "")
-    )
+        raise ValueError(f"{args_file}: {name} does not take the arguments {args['kwargs']} ({error})") from error
+    _load_strictly(model, state, f"{file} as {name}" + (f" (what {args_file.name} says)" if args_file else ""))
     size, architecture = None, f"{name}, {'CIFAR' if cifar else 'ImageNet'} stem"
     if isinstance(model, VisionTransformer):
         size, architecture = model.patch_embed.img_size[0], f"{name}, {_heads(name, args['method'])} heads"
@@ -116,13 +110,9 @@ def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
         files = sorted(path.glob("*.ckpt"))
         if len(files) != 1:
             listed = ", ".join(file.name for file in files) or "none"
-            raise ValueError(
-                f"{path}: one .ckpt file is wanted in the folder, got {listed}; give the file itself"
-            )
+            raise ValueError(f"{path}: one .ckpt file is wanted in the folder, got {listed}; give the file itself")
         if not (path / "args.json").is_file():
-            raise ValueError(
-                f"{path}: args.json is missing beside {files[0].name}; give the file to do without it"
-            )
+            raise ValueError(f"{path}: args.json is missing beside {files[0].name}; give the file to do without it")
         return files[0], path / "args.json"
     beside = path.parent / "args.json"
     return path, beside if beside.is_file() else None
@@ -139,9 +129,7 @@ def _read_args(path: Path) -> dict[str, Any]:
             name, kwargs = backbone, dict(args.get("backbone_args", args.get("encoder_args")) or {})
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"{path}: not an args.json of solo-learn ({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{path}: not an args.json of solo-learn ({type(error).__name__}: {error})") from error
     kwargs.pop("cifar", None)  # follows from the data set
     return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method")}
 
@@ -221,9 +209,7 @@ def _backbone_state(checkpoint: Any, file: Path) -> dict[str, Tensor]:
         if found:
             return found
     starts = sorted({key.split(".")[0] for key in state})
-    raise ValueError(
-        f"{file}: no weights under 'backbone.' or 'encoder.', only under {', '.join(starts[:8])}"
-    )
+    raise ValueError(f"{file}: no weights under 'backbone.' or 'encoder.', only under {', '.join(starts[:8])}")
 
 
 # ------------------------------------------------------------------------------------------ timm models

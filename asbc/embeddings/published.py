@@ -28,9 +28,7 @@ def facts() -> dict[str, Any]:
     return json.loads(resources.files("asbc.embeddings").joinpath("published.json").read_text())
 
 
-def published_embeddings(
-    encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None
-) -> Embeddings:
+def published_embeddings(encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None) -> Embeddings:
     """Embeddings and labels as published, downloaded on first use.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +53,7 @@ class Files:
         vectors, labels = _read_npz(path) if path.suffix == ".npz" else (read_array(path), None)
         if self.labels:
             labels = np.asarray(read_array(Path(self.labels).expanduser()))
-        if (
-            labels is not None
-            and labels.dtype.kind == "f"
-            and np.array_equal(labels, labels.astype(np.int64))
-        ):
+        if labels is not None and labels.dtype.kind == "f" and np.array_equal(labels, labels.astype(np.int64)):
             labels = labels.astype(np.int64)
         check_arrays(vectors, labels, str(path))
         return Embeddings(vectors, labels, self.name or path.stem, self.encoder)
@@ -121,7 +117,9 @@ class EncoderSource:
         """The embeddings, computed (or downloaded) now if they are not in the cache."""
         if self.source == "published":
             return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache)
-        return read_entry(self.embed())
+        # The store goes by content: another job may have put it there under another name.
+        name = self.name or _dataset_name(self.dataset, self.root)
+        return replace(read_entry(self.embed()), name=name, encoder=self.encoder)
 
     def embed(self) -> Path:
         """Folder of the embeddings in the store, made now if it is not there."""
@@ -161,9 +159,7 @@ class EncoderSource:
                 "or a function of your own that returns an Encoder"
             )
         if not self.path:
-            raise ValueError(
-                "path: the checkpoint's file or folder is wanted for source=checkpoint, got none"
-            )
+            raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
         return solo_checkpoint(self.path, self.trust_checkpoint)
 
 

@@ -70,9 +70,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
     except ValueError as error:
-        raise ValueError(
-            f"{folder}: manifest.json is damaged ({error}); remove the folder and embed anew"
-        ) from error
+        raise ValueError(f"{folder}: manifest.json is damaged ({error}); remove the folder and embed anew") from error
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
     return manifest
@@ -140,9 +138,7 @@ class Draft:
         """Turn the draft into the finished entry ``target``."""
         missing = self.missing()
         if missing.size:
-            raise RuntimeError(
-                f"{self.folder}: {missing.size} rows were never written, the first is {missing[0]}"
-            )
+            raise RuntimeError(f"{self.folder}: {missing.size} rows were never written, the first is {missing[0]}")
         vectors = read_array(self.folder / "vectors.npy")
         labels = read_array(self.folder / "labels.npy") if (self.folder / "labels.npy").exists() else None
         complete = {

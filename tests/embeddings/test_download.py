@@ -38,9 +38,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.ranges.append(wanted)
         if self.server.behave and (spoil := self.server.behave.pop(0)):
             return spoil(self)
-        content = (
-            self.server.content if isinstance(self.server.content, bytes) else self.server.content[self.path]
-        )
+        content = self.server.content if isinstance(self.server.content, bytes) else self.server.content[self.path]
         self.answer(content)
 
     def answer(self, content, declared=None, ranged=True, sent=None):
@@ -91,9 +89,7 @@ def test_downloads_and_leaves_nothing_else(server, tmp_path):
 
 def test_blob_hash_is_gits(tmp_path):
     (tmp_path / "file").write_bytes(b"hello\n")
-    assert (
-        blob_sha1(tmp_path / "file") == "ce013625030ba8dba906f756967f9e9ca394464a"
-    )  # known to every git user
+    assert blob_sha1(tmp_path / "file") == "ce013625030ba8dba906f756967f9e9ca394464a"  # known to every git user
     git = subprocess.run(["git", "hash-object", tmp_path / "file"], capture_output=True, text=True)
     assert git.returncode or git.stdout.strip() == blob_sha1(tmp_path / "file")
 
@@ -146,9 +142,7 @@ def test_lengths_that_lie(server, tmp_path):
     too_long = [lambda handler: handler.answer(CONTENT, declared=len(CONTENT) + 999, ranged=False)]
     server.behave = too_long * 99  # more than there is, every time
     fetch(server.url, tmp_path / "long.npy", SHA1, **QUICK)
-    server.behave = [
-        lambda handler: handler.answer(CONTENT, declared=1000)
-    ]  # less: the file seems to end early
+    server.behave = [lambda handler: handler.answer(CONTENT, declared=1000)]  # less: the file seems to end early
     fetch(server.url, tmp_path / "short.npy", SHA1, **QUICK)
     assert (tmp_path / "long.npy").read_bytes() == (tmp_path / "short.npy").read_bytes() == CONTENT
 
@@ -287,9 +281,7 @@ def test_offline_says_what_to_put_where_and_that_works(repository, server, cache
     server.behave = [status(404)]
     with pytest.raises(DownloadError) as caught:
         EncoderSource("simclr").load()
-    url, place = (
-        line for line in str(caught.value).split() if "simclr_test.npy" in line and ":" not in line[-1]
-    )
+    url, place = (line for line in str(caught.value).split() if "simclr_test.npy" in line and ":" not in line[-1])
     assert url.startswith("http://127.0.0.1")
     assert published.facts()["git_blob_sha1"]["data/cifar100/embeddings_simclr_test.npy"] in str(caught.value)
     os.makedirs(os.path.dirname(place), exist_ok=True)

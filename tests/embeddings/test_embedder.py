@@ -32,9 +32,7 @@ class Tiny(nn.Module):
 
     def __init__(self, width=6):
         super().__init__()
-        self.net = nn.Sequential(
-            nn.Conv2d(3, width, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
+        self.net = nn.Sequential(nn.Conv2d(3, width, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.seen = 0
 
     def forward(self, images):
@@ -48,9 +46,7 @@ def tiny_encoder(seed=0, width=6):
 
 
 def run(encoder, dataset, cache, batch_size=4, trainer=CPU):
-    images = EmbeddingDataModule(
-        dataset, transform=encoder.transform, image_size=(32, 32), batch_size=batch_size
-    )
+    images = EmbeddingDataModule(dataset, transform=encoder.transform, image_size=(32, 32), batch_size=batch_size)
     return embed(encoder, images, Store(cache), NAMES, trainer)
 
 
@@ -58,9 +54,7 @@ def direct(encoder, dataset):
     """Features of every image on its own."""
     with torch.inference_mode():
         images = [dataset[i][0] if dataset.labelled else dataset[i] for i in range(len(dataset))]
-        return np.concatenate(
-            [encoder.model(TO_TENSOR(Image.fromarray(image))[None]).numpy() for image in images]
-        )
+        return np.concatenate([encoder.model(TO_TENSOR(Image.fromarray(image))[None]).numpy() for image in images])
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -72,9 +66,7 @@ def test_order_count_labels_and_manifest(tmp_path, labelled):
     assert isinstance(stored.vectors, np.memmap)
     assert stored.labels is None if not labelled else list(stored.labels) == [i % 5 for i in range(11)]
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert {"encoder", "source", "origin", "weights_sha256", "images_sha256", "dataset", "split"} <= set(
-        manifest
-    )
+    assert {"encoder", "source", "origin", "weights_sha256", "images_sha256", "dataset", "split"} <= set(manifest)
     assert (manifest["shape"], manifest["dtype"]) == ([11, 6], "float32")
     assert "torch" in manifest["versions"]
     assert "ToDtype" in manifest["normalisation"]
@@ -139,9 +131,7 @@ def test_nan_features_are_refused(tmp_path):
 
 
 def test_images_of_the_wrong_size(tmp_path, resnet):
-    with pytest.raises(
-        ValueError, match=r"image 0 .* shape \(3, 32, 32\) .* got torch.float32 \(3, 40, 40\)"
-    ):
+    with pytest.raises(ValueError, match=r"image 0 .* shape \(3, 32, 32\) .* got torch.float32 \(3, 40, 40\)"):
         run(solo_checkpoint(resnet[0]), Noise(3, size=40), tmp_path)
     assert not (tmp_path / "embeddings").exists()
 
@@ -157,12 +147,12 @@ def test_models_that_are_no_encoders(tmp_path, layer, message):
 
 # ---- real processes
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def embed_command(cache, folder, *overrides):
     """asbc-embed on 23 noise images, from a checkpoint."""
-    dataset = "embedding.dataset={_target_:embeddings.small.Noise,n:23}"
+    dataset = "embedding.dataset={_target_:tests.embeddings.small.Noise,n:23}"
     return subprocess.Popen(
         [sys.executable, "-m", "asbc.embeddings.cli", "embedding=simclr", "embedding.source=checkpoint"]
         + [f"embedding.path={folder}", dataset, "embedding.batch_size=3", "embedding.trainer.accelerator=cpu"]
@@ -170,7 +160,7 @@ def embed_command(cache, folder, *overrides):
         env={
             **os.environ,
             "ASBC_CACHE": str(cache),
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])]),
+            "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
         },
         cwd=cache.parent,
@@ -247,7 +237,7 @@ def wait_for(condition, job, seconds=120):
 DISK = """
     import pathlib, sys
     sys.path[:0] = {path}
-    from embeddings.test_embedder import Noise, run, tiny_encoder
+    from tests.embeddings.test_embedder import Noise, run, tiny_encoder
     for n in {numbers}:
         try:
             print(n, run(tiny_encoder(width=600), Noise(n), {cache!r}))
@@ -262,11 +252,8 @@ def on_a_disk(tmp_path, mount, *numbers):
     (tmp_path / "disk").mkdir(exist_ok=True)
     script = tmp_path / "script.py"
     cache = str(tmp_path / "disk" / "cache")
-    path = [str(HERE.parent), str(HERE.parents[1])]
-    script.write_text(textwrap.dedent(DISK).format(path=path, numbers=numbers, cache=cache))
-    unshare = (
-        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
-    )
+    script.write_text(textwrap.dedent(DISK).format(path=[str(ROOT)], numbers=numbers, cache=cache))
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     try:
         subprocess.run([*unshare, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
@@ -347,9 +334,7 @@ def test_costs_little_more_than_the_forward_pass(tmp_path, resnet):
 
 def test_from_images_through_a_checkpoint(resnet, cifar, cache):
     root, images, labels = cifar
-    source = EncoderSource(
-        "simclr", "checkpoint", str(resnet[0]), root=str(root), download=False, trainer=CPU
-    )
+    source = EncoderSource("simclr", "checkpoint", str(resnet[0]), root=str(root), download=False, trainer=CPU)
     loaded = source.load()
     assert (loaded.name, loaded.encoder) == ("cifar100", "simclr")
     assert np.array_equal(loaded.labels, labels)

@@ -73,9 +73,7 @@ OLD_ARGS = [
 @pytest.mark.parametrize("prefix", ["encoder", "backbone"])
 def test_old_layouts(tmp_path, resnet, args, prefix):
     folder = write_checkpoint(tmp_path, checkpoint_of(resnet[1], prefix), args)
-    np.testing.assert_array_equal(
-        features(solo_checkpoint(folder).model), features(solo_checkpoint(resnet[0]).model)
-    )
+    np.testing.assert_array_equal(features(solo_checkpoint(folder).model), features(solo_checkpoint(resnet[0]).model))
 
 
 def test_bare_file_is_recognised_by_its_weights(tmp_path, resnet):
@@ -113,9 +111,7 @@ def test_vit(tmp_path, method, heads):
     assert encoder.image_size == (32, 32)
     assert f"{heads} heads" in encoder.architecture
     if method == "dino":
-        np.testing.assert_allclose(
-            features(solo_checkpoint(_alone(tmp_path)).model), features(model), atol=1e-5
-        )
+        np.testing.assert_allclose(features(solo_checkpoint(_alone(tmp_path)).model), features(model), atol=1e-5)
 
 
 def _alone(folder):
@@ -186,9 +182,7 @@ def test_args_of_another_architecture(tmp_path, resnet, args, message):
 def test_truncated(tmp_path, resnet, kept):
     (file,) = resnet[0].glob("*.ckpt")
     content = file.read_bytes()
-    (tmp_path / "cut.ckpt").write_bytes(
-        content[: int(kept * len(content)) if isinstance(kept, float) else kept]
-    )
+    (tmp_path / "cut.ckpt").write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
     with pytest.raises(ValueError, match=r"cut\.ckpt: damaged, or not a file of weights"):
         solo_checkpoint(tmp_path / "cut.ckpt")
 
@@ -223,9 +217,7 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path, resnet, zipped):
     witness = tmp_path / "witness"
     checkpoint = {**checkpoint_of(resnet[1]), "hyper_parameters": Payload(f"touch {witness}")}
     torch.save(checkpoint, tmp_path / "evil.ckpt", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(
-        ValueError, match=r"evil\.ckpt: refused, .* call posix\.system.* trust_checkpoint=true"
-    ):
+    with pytest.raises(ValueError, match=r"evil\.ckpt: refused, .* call posix\.system.* trust_checkpoint=true"):
         solo_checkpoint(tmp_path / "evil.ckpt")
     with pytest.raises(ValueError, match="refused"):
         timm_model("resnet18", tmp_path / "evil.ckpt")
@@ -241,9 +233,7 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path, resnet, zipped):
 def test_harmless_objects_are_refused_too(tmp_path, resnet):
     from omegaconf import OmegaConf
 
-    torch.save(
-        {**checkpoint_of(resnet[1]), "hyper_parameters": OmegaConf.create({"a": 1})}, tmp_path / "a.ckpt"
-    )
+    torch.save({**checkpoint_of(resnet[1]), "hyper_parameters": OmegaConf.create({"a": 1})}, tmp_path / "a.ckpt")
     with pytest.raises(ValueError, match=r"refused, .* omegaconf\.dictconfig\.DictConfig"):
         solo_checkpoint(tmp_path / "a.ckpt")
     solo_checkpoint(tmp_path / "a.ckpt", trust_checkpoint=True)
@@ -259,9 +249,7 @@ def test_other_files(tmp_path, resnet):
     torch.save({"state_dict": {"backbone.stem.weight": torch.zeros(3)}}, tmp_path / "strange.ckpt")
     with pytest.raises(ValueError, match=r"neither a ResNet's nor a ViT's weights \(first: stem\.weight\)"):
         solo_checkpoint(tmp_path / "strange.ckpt")
-    with pytest.raises(
-        ValueError, match=r"one \.ckpt file is wanted in the folder, got other\.ckpt, strange"
-    ):
+    with pytest.raises(ValueError, match=r"one \.ckpt file is wanted in the folder, got other\.ckpt, strange"):
         solo_checkpoint(tmp_path)
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
         solo_checkpoint(tmp_path / "nowhere")
@@ -281,9 +269,7 @@ def test_timm_from_a_local_file_with_its_own_transform(tmp_path, suffix):
     torch.manual_seed(0)
     whole = timm.create_model("vit_tiny_patch16_224", pretrained=False).eval()  # with its classifier
     file = tmp_path / f"weights.{suffix}"
-    save_file(whole.state_dict(), file) if suffix == "safetensors" else torch.save(
-        {"model": whole.state_dict()}, file
-    )
+    save_file(whole.state_dict(), file) if suffix == "safetensors" else torch.save({"model": whole.state_dict()}, file)
     encoder = timm_model("vit_tiny_patch16_224", file)
     image = encoder.transform(Image.new("RGB", (32, 32), "teal"))[None]
     assert image.shape[-2:] == encoder.image_size == (224, 224)
@@ -307,9 +293,7 @@ def test_timm_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.pth: no such file of weights"):
         timm_model("resnet18", tmp_path / "none.pth")
     torch.save(cifar_resnet18().state_dict(), tmp_path / "cifar.pth")
-    with pytest.raises(
-        ValueError, match=r"as resnet18: .* conv1\.weight \(64, 3, 3, 3\) for \(64, 3, 7, 7\)"
-    ):
+    with pytest.raises(ValueError, match=r"as resnet18: .* conv1\.weight \(64, 3, 3, 3\) for \(64, 3, 7, 7\)"):
         timm_model("resnet18", tmp_path / "cifar.pth")
 
 
