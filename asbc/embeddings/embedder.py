@@ -13,15 +13,19 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch import Tensor, nn
 
+import asbc
+from asbc.embeddings.cache import writing_to
 from asbc.embeddings.datamodule import Batch, EmbeddingDataModule
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.store import Store
 
 log = logging.getLogger(__name__)
+
+_LIBRARIES = ("torch", "torchvision", "lightning", "timm", "numpy")
 
 
 class Embedder(lightning.LightningModule):
@@ -56,7 +60,12 @@ class EmbeddingWriter(BasePredictionWriter):
         missing = None
         if trainer.is_global_zero:
             self._lock = self.store.lock(self.key)
-            self._lock.acquire()  # waits while another job makes the same entry
+            with writing_to(self.store.folder):
+                try:
+                    self._lock.acquire(timeout=0)
+                except Timeout:
+                    log.info("another job is making the same embeddings: waiting for it")
+                    self._lock.acquire()
             missing = np.arange(0)
             if self.store.find(self.key) is None:
                 self.draft.create(*self.shape, self.labelled)
@@ -135,7 +144,7 @@ def embed(
         "images_sha256": inputs["images"],
         "normalisation": " ".join(inputs["transform"].split()),
         "precision": inputs["precision"],
-        "versions": {name: version(name) for name in ("torch", "torchvision", "lightning", "timm", "numpy")},
+        "versions": {"asbc": asbc.__version__, **{name: version(name) for name in _LIBRARIES}},
     }
     shape = (len(images.dataset), _width(encoder.model, first.images))
     writer = EmbeddingWriter(store, key, shape, bool(len(first.labels)), manifest)

@@ -278,11 +278,11 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
             return load_file(file)
         return torch.load(file, map_location="cpu", weights_only=not trust_checkpoint)
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"(?:GLOBAL|global|class|type)[ :]+`?([\w.]+\.[\w.]+)", str(error))
+        wanted = re.search(r"GLOBAL ([\w.]+)|allowlisted.* got (.+)", str(error), re.DOTALL)
         if wanted is None:
             raise ValueError(f"{file}: damaged, or not a file of weights ({_first_line(error)})") from error
         raise ValueError(
-            f"{file}: refused, for reading it would call {wanted[1]}, which plain weights never do. "
+            f"{file}: refused, for reading it would call {wanted[1] or wanted[2]}, which plain weights never do. "
             "Nothing of it was run. If you trust who made the file, trust_checkpoint=true reads it."
         ) from error
     except Exception as error:  # a damaged archive makes torch raise almost anything

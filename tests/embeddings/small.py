@@ -1,12 +1,18 @@
 """Checkpoints and data sets for the tests."""
 
 import json
+import time
 
 import numpy as np
 import torch
 import torchvision
 from torch import nn
 from torch.utils.data import Dataset
+from torchvision.transforms import v2
+
+from asbc.embeddings.encoders import Encoder
+
+TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 
 
 def cifar_resnet18(seed=0):
@@ -66,3 +72,23 @@ class Noise(Dataset):
 
     def __getitem__(self, row):
         return (self.images[row], row % 5) if self.labelled else self.images[row]
+
+
+class Tiny(nn.Module):
+    """A model that counts the images it has seen, and takes its time if told to."""
+
+    def __init__(self, width=6, pause=0.0):
+        super().__init__()
+        self.pause = pause
+        self.net = nn.Sequential(nn.Conv2d(3, width, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.seen = 0
+
+    def forward(self, images):
+        self.seen += len(images)
+        time.sleep(self.pause)
+        return self.net(images)
+
+
+def tiny_encoder(seed=0, width=6, pause=0.0):
+    torch.manual_seed(seed)
+    return Encoder(Tiny(width, pause).eval(), TO_TENSOR, (32, 32), "tiny", f"seed {seed}")
