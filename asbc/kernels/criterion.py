@@ -1,0 +1,325 @@
+"""The bandwidth criterion J on a grid, its exact minimum with few eigenproblems, and its value at given bandwidths.
+
+``J(s) = |r(s) - t| / t + (l_max - l(s)) / l_max`` with the effective rank r, the target rank t, and the log-log
+slope l of the kernel sum. Slopes cost one pass over the kernel each; ranks cost an eigenproblem. Three facts keep
+most eigenproblems from being solved: r never rises with s; the sum of squares of the kernel bounds its spectral
+entropy from both sides; and a grid point whose J is at least the best J found cannot win.
+
+Pair distances come as :func:`asbc.kernels.distances.neighborhood_distances` gives them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from asbc.kernels.distances import CHUNK
+from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat, store
+from asbc.kernels.spectrum import effective_ranks, workspace_size
+
+# Bounds on r are loosened by this much: a hundred times the rounding error of a computed rank.
+_SLACK = 1e-11
+_GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
+# The bracket spans two grid steps; 26 golden sections shrink it by 270,000: sigma is then known to about 1e-6.
+_SECTIONS = 26
+
+
+@njit(cache=True, error_model="numpy")
+def _kernel_sums(pairs, k, sigma):
+    """Log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``."""
+    factor = splat(-0.5 / (sigma * sigma))
+    mass = splat(0.0)
+    moment = splat(0.0)
+    square = splat(0.0)
+    for t in range(0, pairs.shape[0], LANES):
+        squared = load(pairs, t)
+        kernel = exp(squared * factor)
+        mass = mass + kernel
+        moment = moment + kernel * squared
+        square = square + kernel * kernel
+    slope = 2.0 * lane_sum(moment) / (sigma * sigma) / (k + 2.0 * lane_sum(mass))
+    return slope, (k + 2.0 * lane_sum(square)) / (k * k)
+
+
+@njit(cache=True, error_model="numpy")
+def _plogp(share):
+    return share * np.log(share) if share > 0.0 else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def rank_bounds(purity, k):
+    """The least and the largest effective rank that k eigenvalue shares with this sum of squares can have.
+
+    The extremes of entropy at a given sum of squares (Harremoes and Topsoe 2001): least for m equal shares and
+    one smaller, largest for one share above k - 1 equal ones.
+    """
+    purity = min(max(purity, 1.0 / k), 1.0)
+    m = min(max(np.floor(1.0 / purity), 1.0), k - 1.0)
+    a = (1.0 + np.sqrt(max(0.0, 1.0 - (m + 1.0) * (1.0 - purity) / m))) / (m + 1.0)
+    low = np.exp(-m * _plogp(a) - _plogp(1.0 - m * a))
+    x = np.sqrt(max(0.0, (purity * k - 1.0) / (k - 1.0)))
+    high = np.exp(-_plogp((1.0 + (k - 1.0) * x) / k) - (k - 1.0) * _plogp((1.0 - x) / k))
+    return low - _SLACK * k, high + _SLACK * k
+
+
+@njit(cache=True, error_model="numpy")
+def _objective(rank, target, slope, slope_max):
+    flatness = (slope_max - slope) / slope_max if slope_max > 0.0 else 0.0
+    return abs(rank - target) / target + flatness
+
+
+@njit(cache=True, error_model="numpy")
+def _objective_bound(low, high, target, slope, slope_max):
+    return _objective(min(max(target, low), high), target, slope, slope_max)
+
+
+@njit(cache=True, error_model="numpy")
+def _spread(pairs, k, lane, interleaved):
+    """Copy a node's pair distances into its lane."""
+    for t in range(k * (k - 1) // 2):
+        interleaved[t * LANES + lane] = pairs[t]
+
+
+@njit(cache=True, error_model="numpy")
+def _lane_kernels(interleaved, factors, k, A):
+    """Lower triangles of the lanes' kernels, from their pair distances and ``factors = -1 / (2 sigma^2)``."""
+    factor = load(factors, 0)
+    one = splat(1.0)
+    source = 0
+    target = 0
+    for r in range(k):
+        for _ in range(r):
+            store(A, target, exp(load(interleaved, source) * factor))
+            source += LANES
+            target += LANES
+        store(A, target, one)
+        target += LANES
+
+
+@njit(cache=True, error_model="numpy")
+def _next_grid_point(bounds, n_grid, best, best_value):
+    """The unsolved grid point with the least bound on J, or -1 when none of them can win any more.
+
+    Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller.
+    """
+    g = 0
+    for h in range(1, n_grid):
+        if bounds[h] < bounds[g]:
+            g = h
+    if bounds[g] < best_value or (bounds[g] == best_value and g < best):
+        return g
+    return -1
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def search_grid(pairs, grid, targets, k, prune):
+    """The grid point of least J for every node.
+
+    Parameters
+    ----------
+    pairs : (m, pair_count(k)) float64
+    grid : (m, n_grid) float64, each row rising
+    targets : (m,) float64, the rank wanted
+    prune : bool
+        False solves every grid point: the same answer, more slowly.
+
+    Returns
+    -------
+    choice : (m,) int64, column of `grid`
+    rank, slope, objective : (m,) float64, there
+    slope_max : (m,) float64, over the grid
+    solved : (m,) int64, eigenproblems solved
+    """
+    m, n_grid = grid.shape
+    choice = np.zeros(m, np.int64)
+    rank = np.empty(m)
+    slope = np.empty(m)
+    objective = np.empty(m)
+    slope_max = np.empty(m)
+    solved = np.zeros(m, np.int64)
+    for chunk in prange((m + CHUNK - 1) // CHUNK):
+        A = np.empty(k * (k + 1) // 2 * LANES)
+        work = np.empty(workspace_size(k))
+        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+        factors = np.zeros(LANES)
+        ranks = np.empty(LANES)
+        node = np.full(LANES, -1, np.int64)
+        point = np.empty(LANES, np.int64)
+        slopes = np.empty((LANES, n_grid))
+        low = np.empty((LANES, n_grid))
+        high = np.empty((LANES, n_grid))
+        bounds = np.empty((LANES, n_grid))
+        upcoming = chunk * CHUNK
+        end = min(m, upcoming + CHUNK)
+        # A belt of lanes: a node stays in its lane until its minimum is certain, then the next one takes its place.
+        while True:
+            busy = False
+            for lane in range(LANES):
+                i = node[lane]
+                if i < 0 and upcoming < end:
+                    i = upcoming
+                    upcoming += 1
+                    node[lane] = i
+                    objective[i] = np.inf
+                    slope_max[i] = 0.0
+                    _spread(pairs[i], k, lane, interleaved)
+                    for g in range(n_grid):
+                        slopes[lane, g], purity = _kernel_sums(pairs[i], k, grid[i, g])
+                        low[lane, g], high[lane, g] = rank_bounds(purity, k)
+                        slope_max[i] = max(slope_max[i], slopes[lane, g])
+                    for g in range(n_grid):
+                        bounds[lane, g] = -1.0
+                        if prune:
+                            bounds[lane, g] = _objective_bound(
+                                low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
+                            )
+                    point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
+                if i >= 0:
+                    busy = True
+                    factors[lane] = -0.5 / grid[i, point[lane]] ** 2
+            if not busy:
+                break
+            _lane_kernels(interleaved, factors, k, A)
+            effective_ranks(A, k, work, ranks)
+            for lane in range(LANES):
+                i = node[lane]
+                if i < 0:
+                    continue
+                g = point[lane]
+                solved[i] += 1
+                bounds[lane, g] = np.inf
+                value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
+                if value < objective[i] or (value == objective[i] and g < choice[i]):
+                    choice[i] = g
+                    objective[i] = value
+                    rank[i] = ranks[lane]
+                    slope[i] = slopes[lane, g]
+                if prune:
+                    for h in range(n_grid):
+                        if h < g:
+                            low[lane, h] = max(low[lane, h], ranks[lane] - _SLACK * k)
+                        elif h > g:
+                            high[lane, h] = min(high[lane, h], ranks[lane] + _SLACK * k)
+                        if bounds[lane, h] < np.inf:
+                            bounds[lane, h] = _objective_bound(
+                                low[lane, h], high[lane, h], targets[i], slopes[lane, h], slope_max[i]
+                            )
+                point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
+                if point[lane] < 0:
+                    node[lane] = -1
+    return choice, rank, slope, objective, slope_max, solved
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def evaluate_at(pairs, sigma, k):
+    """Effective rank and slope of every node's kernel at its own bandwidth: two (m,) arrays.
+
+    `pairs` is (m, pair_count(k)), `sigma` (m,).
+    """
+    m = sigma.shape[0]
+    rank = np.empty(m)
+    slope = np.empty(m)
+    groups = (m + LANES - 1) // LANES
+    for group in prange(groups):
+        A = np.empty(k * (k + 1) // 2 * LANES)
+        work = np.empty(workspace_size(k))
+        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+        factors = np.zeros(LANES)
+        ranks = np.empty(LANES)
+        start = group * LANES
+        count = min(m - start, LANES)
+        for lane in range(count):
+            _spread(pairs[start + lane], k, lane, interleaved)
+            factors[lane] = -0.5 / sigma[start + lane] ** 2
+            slope[start + lane] = _kernel_sums(pairs[start + lane], k, sigma[start + lane])[0]
+        _lane_kernels(interleaved, factors, k, A)
+        effective_ranks(A, k, work, ranks)
+        rank[start : start + count] = ranks[:count]
+    return rank, slope
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def refine(pairs, low, high, targets, slope_max, k):
+    """Least J between two bandwidths, by golden sections of their logarithm.
+
+    Parameters
+    ----------
+    pairs : (m, pair_count(k)); low, high, targets, slope_max : (m,)
+
+    Returns
+    -------
+    sigma, rank, slope, objective : (m,) float64
+    """
+    m = low.shape[0]
+    sigma = np.empty(m)
+    rank = np.empty(m)
+    slope = np.empty(m)
+    objective = np.empty(m)
+    groups = (m + LANES - 1) // LANES
+    for group in prange(groups):
+        A = np.empty(k * (k + 1) // 2 * LANES)
+        work = np.empty(workspace_size(k))
+        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+        factors = np.zeros(LANES)
+        ranks = np.empty(LANES)
+        left = np.empty(LANES)
+        right = np.empty(LANES)
+        position = np.empty((2, LANES))
+        value = np.empty((2, LANES))
+        side = np.empty(LANES, np.int64)
+        start = group * LANES
+        count = min(m - start, LANES)
+        for lane in range(count):
+            i = start + lane
+            _spread(pairs[i], k, lane, interleaved)
+            left[lane] = np.log(low[i])
+            right[lane] = np.log(high[i])
+            width = right[lane] - left[lane]
+            position[0, lane] = right[lane] - _GOLDEN * width
+            position[1, lane] = left[lane] + _GOLDEN * width
+            objective[i] = np.inf
+        for step in range(_SECTIONS + 2):
+            for lane in range(count):
+                i = start + lane
+                if step < 2:
+                    side[lane] = step
+                else:
+                    # Keep the part with the lower value; its old point serves again, so one new one is solved.
+                    if value[0, lane] <= value[1, lane]:
+                        right[lane] = position[1, lane]
+                        position[1, lane] = position[0, lane]
+                        value[1, lane] = value[0, lane]
+                        position[0, lane] = right[lane] - _GOLDEN * (right[lane] - left[lane])
+                        side[lane] = 0
+                    else:
+                        left[lane] = position[0, lane]
+                        position[0, lane] = position[1, lane]
+                        value[0, lane] = value[1, lane]
+                        position[1, lane] = left[lane] + _GOLDEN * (right[lane] - left[lane])
+                        side[lane] = 1
+                factors[lane] = -0.5 / np.exp(position[side[lane], lane]) ** 2
+            _lane_kernels(interleaved, factors, k, A)
+            effective_ranks(A, k, work, ranks)
+            for lane in range(count):
+                i = start + lane
+                here = np.exp(position[side[lane], lane])
+                slope_here = _kernel_sums(pairs[i], k, here)[0]
+                found = _objective(ranks[lane], targets[i], slope_here, slope_max[i])
+                value[side[lane], lane] = found
+                if found < objective[i]:
+                    sigma[i] = here
+                    rank[i] = ranks[lane]
+                    slope[i] = slope_here
+                    objective[i] = found
+    return sigma, rank, slope, objective
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def grid_slopes(pairs, grid, k):
+    """The largest slope over each node's grid: (m,) float64."""
+    m, n_grid = grid.shape
+    out = np.zeros(m)
+    for i in prange(m):
+        for g in range(n_grid):
+            out[i] = max(out[i], _kernel_sums(pairs[i], k, grid[i, g])[0])
+    return out

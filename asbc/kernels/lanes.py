@@ -1,0 +1,213 @@
+"""Eight doubles side by side: a vector value for compiled code.
+
+LLVM's automatic vectoriser gives up on loops over many small arrays, because it cannot prove that they do
+not overlap. Code written with :data:`LANES` explicit lanes needs no such proof. ``load`` and ``store`` move
+lanes between a flat, contiguous float64 array and a register; arithmetic is written with the usual operators,
+and every lane is computed by the same instructions, so a lane's result does not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, models, overload, register_model
+
+LANES = 8
+
+_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+_LONGS = ir.VectorType(ir.IntType(64), LANES)
+_FUSE = ("contract",)  # lets LLVM turn a product and a sum into one fused instruction
+
+
+class LanesType(types.Type):
+    """The compile-time type of a vector value."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lanes")
+
+
+lanes_type = LanesType()
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, fe_type):
+        super().__init__(manager, fe_type, _DOUBLES)
+
+
+def _constant(value: float) -> ir.Constant:
+    return ir.Constant(_DOUBLES, [ir.Constant(ir.DoubleType(), value)] * LANES)
+
+
+def _long_constant(value: int) -> ir.Constant:
+    return ir.Constant(_LONGS, [ir.Constant(ir.IntType(64), value)] * LANES)
+
+
+def _call(builder, name: str, args):
+    function_type = ir.FunctionType(_DOUBLES, [_DOUBLES] * len(args))
+    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.v{LANES}f64")
+    return builder.call(function, args)
+
+
+def _address(context, builder, array_type, array, offset):
+    if array_type.ndim != 1 or array_type.layout != "C" or array_type.dtype != types.float64:
+        raise TypingError(f"lanes live in flat, contiguous float64 arrays, not in {array_type}")
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [offset]), _DOUBLES.as_pointer())
+
+
+@intrinsic
+def load(typingctx, array, offset):
+    """Lanes ``array[offset : offset + LANES]``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load(_address(context, builder, signature.args[0], *args), align=8)
+
+    return lanes_type(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx, array, offset, value):
+    """Write lanes to ``array[offset : offset + LANES]``."""
+
+    def codegen(context, builder, signature, args):
+        builder.store(args[2], _address(context, builder, signature.args[0], *args[:2]), align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def splat(typingctx, value):
+    """The same number in every lane."""
+
+    def codegen(context, builder, signature, args):
+        first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), args[0], ir.IntType(32)(0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return builder.shuffle_vector(first, ir.Constant(_DOUBLES, ir.Undefined), mask)
+
+    return lanes_type(types.float64), codegen
+
+
+@intrinsic
+def lane_sum(typingctx, value):
+    """The sum over lanes, always in the same order."""
+
+    def codegen(context, builder, signature, args):
+        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(LANES)]
+        while len(parts) > 1:
+            parts = [builder.fadd(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    return types.float64(value), codegen
+
+
+@intrinsic
+def sqrt(typingctx, value):
+    """Square root, lane by lane."""
+
+    def codegen(context, builder, signature, args):
+        return _call(builder, "sqrt", args)
+
+    return lanes_type(value), codegen
+
+
+@intrinsic
+def where_positive(typingctx, test, yes, no):
+    """``yes`` in the lanes where ``test > 0``, ``no`` elsewhere."""
+
+    def codegen(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered(">", args[0], _constant(0.0)), args[1], args[2])
+
+    return lanes_type(test, yes, no), codegen
+
+
+@intrinsic
+def any_positive(typingctx, test):
+    """Whether ``test > 0`` in at least one lane."""
+
+    def codegen(context, builder, signature, args):
+        flags = builder.fcmp_ordered(">", args[0], _constant(0.0))
+        bits = builder.bitcast(flags, ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
+
+    return types.boolean(test), codegen
+
+
+# exp(r) on |r| <= ln(2)/2 by its Taylor series; thirteen terms leave less than 2**-56 of it out.
+_TAYLOR = [1.0]
+for _i in range(1, 14):
+    _TAYLOR.append(_TAYLOR[-1] / _i)
+_LOG2_E = float(np.log2(np.e))
+_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # ln 2 in two parts: the first has room for an exact product
+_LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+
+
+@intrinsic
+def exp(typingctx, value):
+    """``exp(value)`` for ``value <= 0``, to about one unit in the last place; 0 below -708."""
+
+    def codegen(context, builder, signature, args):
+        x = _call(builder, "maxnum", [args[0], _constant(-708.0)])
+        n = _call(builder, "rint", [builder.fmul(x, _constant(_LOG2_E))])
+        r = builder.fadd(x, builder.fmul(n, _constant(-_LN2_HIGH), flags=_FUSE), flags=_FUSE)
+        r = builder.fadd(r, builder.fmul(n, _constant(-_LN2_LOW), flags=_FUSE), flags=_FUSE)
+        series = _constant(_TAYLOR[-1])
+        for term in reversed(_TAYLOR[:-1]):
+            series = builder.fadd(builder.fmul(series, r, flags=_FUSE), _constant(term), flags=_FUSE)
+        # Adding 1.5 * 2**52 puts the integer n into the low bits of the double: no conversion needed.
+        shifted = builder.bitcast(builder.fadd(n, _constant(6755399441055744.0)), _LONGS)
+        power = builder.shl(builder.add(shifted, _long_constant(1023)), _long_constant(52))
+        result = builder.fmul(series, builder.bitcast(power, _DOUBLES))
+        gone = builder.fcmp_ordered("<", args[0], _constant(-708.0))
+        return builder.select(gone, _constant(0.0), result)
+
+    return lanes_type(value), codegen
+
+
+def _binary(name: str, flags=()):
+    @intrinsic
+    def operation(typingctx, left, right):
+        def codegen(context, builder, signature, args):
+            return getattr(builder, name)(*args, flags=flags)
+
+        return lanes_type(left, right), codegen
+
+    return operation
+
+
+_add = _binary("fadd", _FUSE)
+_sub = _binary("fsub", _FUSE)
+_mul = _binary("fmul", _FUSE)
+_div = _binary("fdiv")
+
+
+def _overload_operator(symbol, operation) -> None:
+    @overload(symbol)
+    def typed(left, right):
+        if isinstance(left, LanesType) and isinstance(right, LanesType):
+            return lambda left, right: operation(left, right)
+        return None
+
+
+for _symbol, _operation in (
+    (operator.add, _add),
+    (operator.iadd, _add),
+    (operator.sub, _sub),
+    (operator.isub, _sub),
+    (operator.mul, _mul),
+    (operator.truediv, _div),
+):
+    _overload_operator(_symbol, _operation)
+
+
+@njit(error_model="numpy")
+def lane_max(value, scratch):
+    """The largest lane; ``scratch`` is a float64 array of LANES entries."""
+    store(scratch, 0, value)
+    return scratch.max()

@@ -1,0 +1,223 @@
+"""Non-negative kernel regression: ``argmin_{w >= 0} w'Kw / 2 - b'w`` for every node, exactly.
+
+Lawson and Hanson's active set method on the normal equations, with a Cholesky factor that grows by a row when a
+neighbour enters and is redone from the row of one that leaves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from asbc.kernels.distances import CHUNK
+from asbc.kernels.lanes import LANES, exp, load, splat, store
+
+# A neighbour enters while its gradient is below -_TOLERANCE: two decades under the 1e-8 that is promised.
+_TOLERANCE = 1e-10
+# A neighbour whose kernel row lies within rounding error of the span of those present (a duplicate) cannot improve
+# the fit: its gradient is then of the order of the root of this.
+_DEPENDENT = 1e-14
+
+
+@njit(cache=True, error_model="numpy")
+def _factor_row(K, factor, members, row):
+    """Append row `row` of the Cholesky factor of ``K[members][:, members]``; False if it depends on those before."""
+    j = members[row]
+    left = K[j, j]
+    for c in range(row):
+        total = K[j, members[c]]
+        for t in range(c):
+            total -= factor[row, t] * factor[c, t]
+        total /= factor[c, c]
+        factor[row, c] = total
+        left -= total * total
+    if left <= _DEPENDENT:
+        return False
+    factor[row, row] = np.sqrt(left)
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _solve(factor, b, members, count, half, solution):
+    for r in range(count):
+        total = b[members[r]]
+        for c in range(r):
+            total -= factor[r, c] * half[c]
+        half[r] = total / factor[r, r]
+    for r in range(count - 1, -1, -1):
+        total = half[r]
+        for c in range(r + 1, count):
+            total -= factor[c, r] * solution[c]
+        solution[r] = total / factor[r, r]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_exactly(K, b, weights):
+    """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,)."""
+    k = b.shape[0]
+    factor = np.empty((k, k))
+    members = np.empty(k, np.int64)
+    inside = np.zeros(k, np.bool_)
+    refused = np.zeros(k, np.bool_)
+    half = np.empty(k)
+    solution = np.empty(k)
+    current = np.empty(k)
+    gradient = -b
+    count = 0
+    # Each round lowers the objective on a new set of members, so the loop ends; the limit is for rounding's sake.
+    for _ in range(20 * k):
+        entering = -1
+        steepest = -_TOLERANCE
+        for j in range(k):
+            if not inside[j] and not refused[j] and gradient[j] < steepest:
+                steepest = gradient[j]
+                entering = j
+        if entering < 0:
+            break
+        members[count] = entering
+        if not _factor_row(K, factor, members, count):
+            refused[entering] = True
+            continue
+        inside[entering] = True
+        current[count] = 0.0
+        count += 1
+        _solve(factor, b, members, count, half, solution)
+        if solution[count - 1] <= 0.0:
+            # In exact arithmetic a neighbour with a negative gradient enters with a positive weight.
+            count -= 1
+            inside[entering] = False
+            refused[entering] = True
+            continue
+        refused[:] = False
+        while True:
+            step = 1.0
+            for c in range(count):
+                if solution[c] <= 0.0:
+                    step = min(step, current[c] / (current[c] - solution[c]))
+            if step == 1.0 and solution[:count].min() > 0.0:
+                break
+            kept = 0
+            first_lost = count
+            for c in range(count):
+                moved = current[c] + step * (solution[c] - current[c])
+                blocking = solution[c] <= 0.0 and current[c] <= step * (current[c] - solution[c])
+                if moved <= 0.0 or blocking:
+                    inside[members[c]] = False
+                    first_lost = min(first_lost, c)
+                else:
+                    members[kept] = members[c]
+                    current[kept] = moved
+                    kept += 1
+            count = kept
+            # A subset of independent rows is independent, but rounding may say otherwise: then the row goes too.
+            row = first_lost
+            while row < count:
+                if _factor_row(K, factor, members, row):
+                    row += 1
+                else:
+                    inside[members[row]] = False
+                    refused[members[row]] = True
+                    for c in range(row + 1, count):
+                        members[c - 1] = members[c]
+                        current[c - 1] = current[c]
+                    count -= 1
+            if count == 0:
+                break
+            _solve(factor, b, members, count, half, solution)
+        for c in range(count):
+            current[c] = solution[c]
+        for j in range(k):
+            total = -b[j]
+            for c in range(count):
+                total += K[j, members[c]] * current[c]
+            gradient[j] = total
+    weights[:] = 0.0
+    for c in range(count):
+        weights[members[c]] = current[c]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_by_dropping(K, b, weights):
+    """The common approximation: solve without the sign constraint, drop what is negative, repeat. Never takes one back."""
+    k = b.shape[0]
+    factor = np.empty((k, k))
+    members = np.arange(k)
+    half = np.empty(k)
+    solution = np.empty(k)
+    count = k
+    while count > 0:
+        row = 0
+        while row < count:
+            if _factor_row(K, factor, members, row):
+                row += 1
+            else:
+                for c in range(row + 1, count):
+                    members[c - 1] = members[c]
+                count -= 1
+        _solve(factor, b, members, count, half, solution)
+        kept = 0
+        for c in range(count):
+            if solution[c] > 0.0:
+                members[kept] = members[c]
+                kept += 1
+        if kept == count:
+            break
+        count = kept
+    weights[:] = 0.0
+    for c in range(count):
+        weights[members[c]] = solution[c]
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def nnk_rows(pairs, squared, sigma, k_min, exact):
+    """Weights of every node's neighbours.
+
+    Parameters
+    ----------
+    pairs : (m, pair_count(k)) float64, squared distances among the neighbours
+    squared : (m, k) float64, squared distances from node to neighbours, rising
+    sigma : (m,) float64
+    k_min : int
+        Rows with fewer weights than this get their nearest neighbours too, with the kernel as weight.
+    exact : bool
+        False drops neighbours only.
+
+    Returns
+    -------
+    (m, k) float64
+    """
+    m, k = squared.shape
+    out = np.empty((m, k))
+    for chunk in prange((m + CHUNK - 1) // CHUNK):
+        K = np.empty((k, k))
+        b = np.empty(k)
+        kernel = np.empty(pairs.shape[1])
+        for i in range(chunk * CHUNK, min(m, (chunk + 1) * CHUNK)):
+            scale = -0.5 / (sigma[i] * sigma[i])
+            factor = splat(scale)
+            for t in range(0, pairs.shape[1], LANES):
+                store(kernel, t, exp(load(pairs[i], t) * factor))
+            t = 0
+            for r in range(k):
+                b[r] = np.exp(squared[i, r] * scale)
+                K[r, r] = 1.0
+                for c in range(r):
+                    K[r, c] = kernel[t]
+                    K[c, r] = kernel[t]
+                    t += 1
+            weights = out[i]
+            if exact:
+                solve_exactly(K, b, weights)
+            else:
+                solve_by_dropping(K, b, weights)
+            present = 0
+            for r in range(k):
+                if weights[r] > 0.0:
+                    present += 1
+            for r in range(k):
+                if present >= k_min:
+                    break
+                if weights[r] == 0.0:
+                    weights[r] = b[r]
+                    present += 1
+    return out

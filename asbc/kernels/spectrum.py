@@ -1,0 +1,141 @@
+"""Effective ranks of eight symmetric matrices at a time, one a lane.
+
+Householder reduction to tridiagonal form, then the square-root-free QL iteration of Pal, Walker and Kahan; all
+lanes in step. Only eigenvalues are wanted, and they enter an entropy, so an absolute error of a few rounding
+units of the largest one is as good as exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, where_positive
+
+# An off-diagonal entry below 1e-15 of the matrix's scale (its trace is k) moves no eigenvalue that matters.
+_NEGLIGIBLE = 1e-15
+_MAX_SWEEPS = 60
+
+
+@njit(cache=True, inline="always")
+def _at(r, c):
+    """Where entry (r, c), r >= c, of lane-packed lower triangles starts."""
+    return (r * (r + 1) // 2 + c) * LANES
+
+
+@njit(cache=True, error_model="numpy")
+def _tridiagonalise(A, k, diagonal, off_squared, v, p):
+    zero = splat(0.0)
+    one = splat(1.0)
+    for j in range(k - 2):
+        norm = zero
+        for r in range(j + 1, k):
+            x = load(A, _at(r, j))
+            store(v, r * LANES, x)
+            store(p, r * LANES, zero)
+            norm = norm + x * x
+        store(off_squared, j * LANES, norm)
+        head = load(v, (j + 1) * LANES)
+        root = sqrt(norm)
+        mirrored = where_positive(head, zero - root, root)
+        half_square = norm - head * mirrored
+        # A lane whose column is already zero is left as it is.
+        scale = where_positive(half_square, one / where_positive(half_square, half_square, one), zero)
+        store(v, (j + 1) * LANES, head - mirrored)
+        for r in range(j + 1, k):
+            v_r = load(v, r * LANES)
+            total = load(A, _at(r, r)) * v_r
+            for c in range(j + 1, r):
+                a = load(A, _at(r, c))
+                total = total + a * load(v, c * LANES)
+                store(p, c * LANES, load(p, c * LANES) + a * v_r)
+            store(p, r * LANES, load(p, r * LANES) + total)
+        total = zero
+        for r in range(j + 1, k):
+            p_r = load(p, r * LANES) * scale
+            store(p, r * LANES, p_r)
+            total = total + p_r * load(v, r * LANES)
+        total = total * scale * splat(0.5)
+        for r in range(j + 1, k):
+            store(p, r * LANES, load(p, r * LANES) - total * load(v, r * LANES))
+        for r in range(j + 1, k):
+            v_r = load(v, r * LANES)
+            p_r = load(p, r * LANES)
+            for c in range(j + 1, r + 1):
+                update = v_r * load(p, c * LANES) + p_r * load(v, c * LANES)
+                store(A, _at(r, c), load(A, _at(r, c)) - update)
+    for j in range(k):
+        store(diagonal, j * LANES, load(A, _at(j, j)))
+    if k > 1:
+        last = load(A, _at(k - 1, k - 2))
+        store(off_squared, (k - 2) * LANES, last * last)
+
+
+@njit(cache=True, error_model="numpy")
+def _diagonalise(diagonal, off_squared, k):
+    zero = splat(0.0)
+    one = splat(1.0)
+    two = splat(2.0)
+    limit = splat((_NEGLIGIBLE * k) ** 2)
+    for j in range(k - 1):
+        for _ in range(_MAX_SWEEPS):
+            off = load(off_squared, j * LANES)
+            moving = off - limit  # lanes that still have to move; the others are carried along unchanged
+            if not any_positive(moving):
+                break
+            root = sqrt(where_positive(moving, off, one))
+            top = load(diagonal, j * LANES)
+            x = (load(diagonal, (j + 1) * LANES) - top) / (two * root)
+            length = sqrt(x * x + one)
+            shift = top - root / (x + where_positive(zero - x, zero - length, length))
+            cosine = one
+            sine = zero
+            g = load(diagonal, (k - 1) * LANES) - shift
+            p = g * g
+            for i in range(k - 2, j - 1, -1):
+                b = load(off_squared, i * LANES)
+                r = p + b
+                below = (i + 1) * LANES
+                if i != k - 2:
+                    store(off_squared, below, where_positive(moving, sine * r, load(off_squared, below)))
+                old_cosine = cosine
+                inverse = one / where_positive(r, r, one)
+                cosine = where_positive(r, p * inverse, one)
+                sine = b * inverse
+                old_g = g
+                a = load(diagonal, i * LANES)
+                g = cosine * (a - shift) - sine * old_g
+                store(diagonal, below, where_positive(moving, old_g + (a - g), load(diagonal, below)))
+                p = where_positive(cosine, g * g / where_positive(cosine, cosine, one), old_cosine * b)
+            store(off_squared, j * LANES, where_positive(moving, sine * p, off))
+            store(diagonal, j * LANES, where_positive(moving, shift + g, top))
+
+
+@njit(cache=True)
+def workspace_size(k):
+    """Length of the flat scratch array that :func:`effective_ranks` needs."""
+    return 4 * k * LANES
+
+
+@njit(cache=True, error_model="numpy")
+def effective_ranks(A, k, work, ranks):
+    """Effective rank of each lane's matrix.
+
+    Parameters
+    ----------
+    A : (k (k + 1) / 2 * LANES,) float64, lower triangles of unit-diagonal matrices, lanes last; overwritten
+    work : (workspace_size(k),) float64
+    ranks : (LANES,) float64, written
+    """
+    size = k * LANES
+    diagonal = work[:size]
+    off_squared = work[size : 2 * size]
+    _tridiagonalise(A, k, diagonal, off_squared, work[2 * size : 3 * size], work[3 * size : 4 * size])
+    _diagonalise(diagonal, off_squared, k)
+    for lane in range(LANES):
+        entropy = 0.0
+        for j in range(k):
+            share = diagonal[j * LANES + lane] / k
+            if share > 0.0:
+                entropy -= share * np.log(share)
+        ranks[lane] = np.exp(entropy)
