@@ -1,1 +1,56 @@
-"""Neighbourhood graphs on embeddings, with a bandwidth chosen for every node."""
+"""Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
+
+from asbc.bandwidth import (
+    Bandwidth,
+    BandwidthChoice,
+    ConstantNeighborhoodWarning,
+    DensityNormalised,
+    DimensionMatching,
+    Fixed,
+    LogLog,
+    Perplexity,
+    SelfTuning,
+    SpectralBandwidth,
+    effective_rank,
+)
+from asbc.dimension import dim_mst, levina_bickel, two_nn
+from asbc.graph import GraphBuilder, to_graph
+from asbc.neighbors import Neighbors, normalize, search_neighbors
+from asbc.weights import (
+    gaussian_weights,
+    nnk_weights,
+    normalize_weights,
+    row_weights,
+    sharpen,
+    uniform_weights,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bandwidth",
+    "BandwidthChoice",
+    "ConstantNeighborhoodWarning",
+    "DensityNormalised",
+    "DimensionMatching",
+    "Fixed",
+    "GraphBuilder",
+    "LogLog",
+    "Neighbors",
+    "Perplexity",
+    "SelfTuning",
+    "SpectralBandwidth",
+    "dim_mst",
+    "effective_rank",
+    "gaussian_weights",
+    "levina_bickel",
+    "nnk_weights",
+    "normalize",
+    "normalize_weights",
+    "row_weights",
+    "search_neighbors",
+    "sharpen",
+    "to_graph",
+    "two_nn",
+    "uniform_weights",
+]

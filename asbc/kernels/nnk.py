@@ -138,7 +138,7 @@ def solve_exactly(K, b, weights):
 
 @njit(cache=True, error_model="numpy")
 def solve_by_dropping(K, b, weights):
-    """The common approximation: solve without the sign constraint, drop what is negative, repeat. Never takes one back."""
+    """The common approximation: solve without the sign constraint, drop what is negative, repeat."""
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.arange(k)

@@ -1,0 +1,198 @@
+"""Rows of weights to a graph, and the estimator that goes the whole way from vectors to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from asbc.bandwidth import Bandwidth, SpectralBandwidth
+from asbc.dimension import dim_mst, levina_bickel
+from asbc.kernels.distances import pair_count
+from asbc.neighbors import Floats, Neighbors, as_vectors, normalize, search_neighbors, with_pairs
+from asbc.weights import KINDS, Matrix, normalize_weights, row_weights, sharpen
+
+_SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
+_DIMENSIONS = ("mst", "levina_bickel")
+_SYMMETRIES = ("max", "mean", None)
+
+
+def to_graph(
+    neighbors: Neighbors, weights: Matrix, *, symmetrize: str | None = "max", n_columns: int | None = None
+) -> sparse.csr_array:
+    """Sparse adjacency matrix: rows normalised to sum 1, then symmetrised.
+
+    Normalising comes first because rows of different bandwidths are not on one scale.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+    weights : (n, k) array
+    symmetrize : {"max", "mean", None}
+    n_columns : int, optional
+        Rows of X, where the nodes are queries.
+
+    Returns
+    -------
+    (n, n_columns) CSR array, float64, no explicit zeros, columns sorted
+    """
+    if symmetrize not in _SYMMETRIES:
+        raise ValueError(f"symmetrize must be 'max', 'mean' or None; got {symmetrize!r}.")
+    weights = np.asarray(weights, float)
+    if weights.shape != neighbors.indices.shape:
+        raise ValueError(
+            f"weights must have the shape {neighbors.indices.shape} of the neighbours; got {weights.shape}."
+        )
+    n, k = weights.shape
+    rows = normalize_weights(weights)
+    starts = np.arange(0, n * k + 1, k)
+    shape = (n, n if n_columns is None else n_columns)
+    # A copy: the next two lines work in place, and the indices belong to the caller.
+    graph = sparse.csr_array((rows.ravel(), neighbors.indices.ravel(), starts), shape=shape, copy=True)
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    if symmetrize == "max":
+        graph = graph.maximum(graph.T)
+    elif symmetrize == "mean":
+        graph = (graph + graph.T) / 2
+    return sparse.csr_array(graph)
+
+
+class GraphBuilder(TransformerMixin, BaseEstimator):
+    """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
+
+    Parameters
+    ----------
+    weights : {"nnk", "gaussian", "uniform"}
+        How neighbours are weighted. ``"uniform"`` is the plain kNN graph; it needs no bandwidth.
+    bandwidth : Bandwidth, optional
+        The rule for sigma; ``SpectralBandwidth()`` if None.
+    sharpen : bool
+        Raise each row to a power that falls with its bandwidth.
+    k_cand : int
+        Candidate neighbours a node, at least 8.
+    k_min : int
+        The least number of neighbours that NNK may leave a node; 0 for no such floor.
+    symmetrize : {"max", "mean", None}
+    metric : {"euclidean", "cosine"}
+        ``"cosine"`` scales the rows of X to unit length first.
+    dimension : {"mst", "levina_bickel"}
+        The estimate of intrinsic dimension that the bandwidth is matched to.
+    n_rep : int
+        Permutations a node for ``"mst"``.
+    random_state : int, RandomState or None
+        Seeds the permutations.
+
+    Attributes
+    ----------
+    graph_ : (n, n) CSR array without self loops
+    neighbors_ : Neighbors
+    dimension_ : (n,) array, None for uniform weights
+    bandwidth_ : BandwidthChoice, None for uniform weights
+    weights_ : (n, k_cand) array, rows normalised, before symmetrising
+    """
+
+    def __init__(
+        self,
+        weights: str = "nnk",
+        bandwidth: Bandwidth | None = None,
+        sharpen: bool = False,
+        *,
+        k_cand: int = 30,
+        k_min: int = 6,
+        symmetrize: str | None = "max",
+        metric: str = "euclidean",
+        dimension: str = "mst",
+        n_rep: int = 5,
+        random_state: int | np.random.RandomState | None = 0,
+    ):
+        self.weights = weights
+        self.bandwidth = bandwidth
+        self.sharpen = sharpen
+        self.k_cand = k_cand
+        self.k_min = k_min
+        self.symmetrize = symmetrize
+        self.metric = metric
+        self.dimension = dimension
+        self.n_rep = n_rep
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y=None) -> GraphBuilder:
+        """Build the graph on the rows of `X` (n, d); `y` is ignored."""
+        self._check_parameters()
+        vectors = self._vectors(X, reset=True)
+        neighbors = search_neighbors(vectors, self.k_cand)
+        if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES and self.weights != "uniform":
+            neighbors = with_pairs(vectors, neighbors)
+        self._seed = int(
+            self.random_state
+            if isinstance(self.random_state, int | np.integer)
+            else check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        self.dimension_ = self.bandwidth_ = None
+        if self.weights != "uniform":
+            self.dimension_ = self._dimension_of(vectors, neighbors)
+            self.bandwidth_ = self._rule().select(vectors, neighbors, self.dimension_)
+        self.weights_ = self._rows(vectors, neighbors, self.bandwidth_)
+        self.neighbors_ = Neighbors(neighbors.indices, neighbors.distances)
+        self.graph_ = to_graph(neighbors, self.weights_, symmetrize=self.symmetrize)
+        self._X = vectors
+        return self
+
+    def fit_transform(self, X: ArrayLike, y=None) -> sparse.csr_array:
+        """The graph on the rows of `X`: (n, n) CSR array, entries at least 0, no self loops."""
+        return self.fit(X, y).graph_
+
+    def transform(self, X: ArrayLike) -> sparse.csr_array:
+        """Rows for unseen points against the fitted ones: (m, n) CSR array, each row summing to 1.
+
+        A fitted point passed again is treated as unseen: it finds itself at distance zero.
+        """
+        check_is_fitted(self)
+        queries = self._vectors(X, reset=False)
+        neighbors = search_neighbors(self._X, self.k_cand, queries=queries)
+        choice = None
+        if self.bandwidth_ is not None:
+            dimension = self._dimension_of(self._X, neighbors)
+            choice = self._rule().extend(self.bandwidth_, self._X, neighbors, dimension)
+        rows = self._rows(self._X, neighbors, choice, fitted=self.bandwidth_)
+        return to_graph(neighbors, rows, symmetrize=None, n_columns=len(self._X))
+
+    def _rows(self, X, neighbors, choice, fitted=None):
+        rows = row_weights(self.weights, X, neighbors, choice, k_min=self.k_min, fitted=fitted)
+        if self.sharpen and choice is not None:
+            reference = choice if fitted is None else fitted
+            return sharpen(rows, choice.sigma, center=float(np.median(reference.sigma)))
+        return normalize_weights(rows)
+
+    def _dimension_of(self, X, neighbors):
+        if self.dimension == "mst":
+            return dim_mst(X, neighbors, n_rep=self.n_rep, seed=self._seed)
+        return levina_bickel(neighbors, k=min(10, neighbors.k))
+
+    def _rule(self) -> Bandwidth:
+        return SpectralBandwidth() if self.bandwidth is None else self.bandwidth
+
+    def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
+        # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
+        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        return normalize(X) if self.metric == "cosine" else as_vectors(X)
+
+    def _check_parameters(self) -> None:
+        if self.weights not in KINDS:
+            raise ValueError(f"weights must be one of {', '.join(map(repr, KINDS))}; got {self.weights!r}.")
+        if self.symmetrize not in _SYMMETRIES:
+            raise ValueError(f"symmetrize must be 'max', 'mean' or None; got {self.symmetrize!r}.")
+        if self.metric not in ("euclidean", "cosine"):
+            raise ValueError(f"metric must be 'euclidean' or 'cosine'; got {self.metric!r}.")
+        if self.dimension not in _DIMENSIONS:
+            raise ValueError(f"dimension must be 'mst' or 'levina_bickel'; got {self.dimension!r}.")
+        if self.bandwidth is not None and not isinstance(self.bandwidth, Bandwidth):
+            raise TypeError(
+                f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
+            )
+        if isinstance(self.k_cand, bool) or int(self.k_cand) != self.k_cand or self.k_cand < 8:
+            raise ValueError(f"k_cand must be a whole number of at least 8; got {self.k_cand!r}.")

@@ -1,0 +1,139 @@
+"""How much each neighbour counts.
+
+All functions give (n, k) arrays that stand beside ``neighbors.indices``, rows as solved, not normalised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asbc.bandwidth import BandwidthChoice
+from asbc.kernels.nnk import nnk_rows
+from asbc.neighbors import Neighbors, as_vectors, check_neighbors, neighborhoods
+
+Matrix = NDArray[np.float64]
+
+KINDS = ("uniform", "gaussian", "nnk")
+
+
+def check_sigma(sigma: ArrayLike, n: int, name: str = "sigma") -> Matrix:
+    """Bandwidths as an (n,) array; one number stands for all nodes."""
+    values = np.asarray(sigma, float)
+    if values.ndim == 0:
+        values = np.full(n, float(values))
+    if values.shape != (n,):
+        raise ValueError(f"{name} must be one number or have shape ({n},), one a node; got {values.shape}.")
+    if not (np.isfinite(values) & (values > 0)).all():
+        bad = int(np.argmin(np.isfinite(values) & (values > 0)))
+        raise ValueError(f"{name} must be positive and finite; node {bad} has {values[bad]}.")
+    return values
+
+
+def uniform_weights(neighbors: Neighbors) -> Matrix:
+    """Every neighbour counts 1."""
+    return np.ones((neighbors.n, neighbors.k))
+
+
+def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: ArrayLike | None = None) -> Matrix:
+    """``exp(-d_ij^2 / (2 sigma_i^2))``.
+
+    Parameters
+    ----------
+    sigma : (n,) array or float
+    neighbor_sigma : (N,) array, optional
+        Bandwidths of the rows of X that neighbours point to. If given, ``sigma_i sigma_j`` takes the place of
+        ``sigma_i^2``.
+    """
+    sigma = check_sigma(sigma, neighbors.n)
+    if neighbor_sigma is None:
+        scale = sigma[:, None] ** 2
+    else:
+        scale = sigma[:, None] * np.asarray(neighbor_sigma, float)[neighbors.indices]
+    return np.exp(-(neighbors.distances**2) / (2.0 * scale))
+
+
+def nnk_weights(
+    X: ArrayLike, neighbors: Neighbors, sigma: ArrayLike, *, k_min: int = 6, solver: str = "exact"
+) -> Matrix:
+    """Non-negative kernel regression of each node on its neighbours, ``argmin_{w >= 0} w'Kw / 2 - k'w``.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    sigma : (n,) array or float
+    k_min : int
+        A row with fewer neighbours of positive weight gets its nearest ones too, with their kernel value as weight;
+        0 switches this off.
+    solver : {"exact", "reference"}
+        ``"exact"`` meets the optimality conditions to rounding error. ``"reference"`` starts from all neighbours
+        and only ever drops them, as the public NNK code does: for comparison.
+    """
+    if solver not in ("exact", "reference"):
+        raise ValueError(f"solver must be 'exact' or 'reference'; got {solver!r}.")
+    X = as_vectors(X)
+    check_neighbors(X, neighbors)
+    sigma = check_sigma(sigma, neighbors.n)
+    if isinstance(k_min, bool) or int(k_min) != k_min or not 0 <= k_min <= neighbors.k:
+        raise ValueError(f"k_min must be a whole number from 0 to {neighbors.k}, the candidates; got {k_min!r}.")
+    out = np.empty((neighbors.n, neighbors.k))
+    for rows, pairs in neighborhoods(X, neighbors):
+        squared = neighbors.distances[rows] ** 2
+        out[rows] = nnk_rows(pairs, squared, sigma[rows], int(k_min), solver == "exact")
+    return out
+
+
+def row_weights(
+    kind: str,
+    X: ArrayLike,
+    neighbors: Neighbors,
+    choice: BandwidthChoice | None,
+    *,
+    k_min: int = 6,
+    fitted: BandwidthChoice | None = None,
+) -> Matrix:
+    """Weights of one kind at a choice of bandwidths, with whatever reweighting the choice asks for.
+
+    Parameters
+    ----------
+    kind : {"uniform", "gaussian", "nnk"}
+        ``"uniform"`` ignores `choice`.
+    fitted : BandwidthChoice, optional
+        The choice on the rows of X, where `neighbors` and `choice` belong to queries.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"weights must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+    if kind == "uniform":
+        return uniform_weights(neighbors)
+    if choice is None:
+        raise ValueError(f"choice is needed for {kind!r} weights: pass what a bandwidth rule selects.")
+    fitted = choice if fitted is None else fitted
+    if kind == "nnk":
+        weights = nnk_weights(X, neighbors, choice.sigma, k_min=min(k_min, neighbors.k))
+    else:
+        weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
+    if choice.reweight is not None and fitted.reweight is not None:
+        weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
+    return weights
+
+
+def normalize_weights(weights: Matrix) -> Matrix:
+    """Rows that sum to 1; a row without weight stays empty."""
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+
+
+def sharpen(weights: ArrayLike, sigma: ArrayLike, *, center: float | None = None) -> Matrix:
+    """Raise rows to the power ``clip(center / sigma_i, 0.2, 2)`` and normalise them; the support stays as it is.
+
+    Where the bandwidth is small, differences between neighbours are trusted and made larger; where it is large, they
+    are levelled out. `center` is the median of sigma by default.
+    """
+    weights = np.asarray(weights, float)
+    sigma = check_sigma(sigma, len(weights))
+    center = float(np.median(sigma)) if center is None else center
+    power = np.clip(center / sigma, 0.2, 2.0)[:, None]
+    # Rows are scaled by their largest entry first, so that powers neither overflow nor lose small weights.
+    largest = weights.max(axis=1, keepdims=True)
+    scaled = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)
+    return normalize_weights(np.power(scaled, power, where=scaled > 0, out=np.zeros_like(scaled)))
