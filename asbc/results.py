@@ -45,7 +45,7 @@ def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
     Parameters
     ----------
     settings : mapping of plain values
-        Key order does not matter.
+        Key order does not matter, nor whether a whole number is written 1 or 1.0.
     fingerprint : str
         Hash of the embeddings.
 
@@ -54,8 +54,16 @@ def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
     str
         16 hexadecimal digits.
     """
-    text = json.dumps([settings, fingerprint], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([_canonical(settings), fingerprint], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -163,7 +171,7 @@ class Run:
         try:
             if error is not None and self.status["state"] == "running":
                 stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
-                self._mark(
+                self.note(
                     "interrupted" if stopped else "failed",
                     error=f"{type(error).__name__}: {error}",
                     traceback="".join(traceback.format_exception(kind, error, trace)),
@@ -196,7 +204,7 @@ class Run:
         self.status.pop("traceback", None)
         self.status.pop("error", None)
         self.status["attempt"] += 1
-        self._mark("running", started=time.time(), **facts)
+        self.note("running", started=time.time(), **facts)
         parts = sorted((self.path / "parts").glob("*.parquet"))
         for part in parts:
             read_rows(part)  # a torn or foreign file is found now, not after hours of work
@@ -224,12 +232,13 @@ class Run:
         frame = self.rows()
         if not self.finished:
             _write_frame(self.path / "results.parquet", frame)
-        self._mark("finished", rows=len(frame), **facts)
+        self.note("finished", rows=len(frame), **facts)
         # Only now may the parts go: at any earlier moment a kill would leave rows in neither place.
         shutil.rmtree(self.path / "parts", ignore_errors=True)
         return frame
 
-    def _mark(self, state: str, **facts: Any) -> None:
+    def note(self, state: str, **facts: Any) -> None:
+        """Keep the run's state, and plain values beside it, in `status.json`."""
         self.status.update(facts, state=state)
         if state != "running":
             self.status["ended"] = time.time()
@@ -335,9 +344,7 @@ def _write_frame(path: Path, frame: pd.DataFrame) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata(
-        {**(table.schema.metadata or {}), b"asbc_format": str(FORMAT).encode()}
-    )
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"asbc_format": str(FORMAT).encode()})
     write_whole(path, lambda p: pq.write_table(table, p, compression="zstd"))
 
 

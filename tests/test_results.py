@@ -31,6 +31,7 @@ def test_run_id_depends_on_values_and_data_not_on_order():
     one = run_id({"a": 1, "b": {"c": [1, 2], "d": None}}, "data")
     assert one == run_id({"b": {"d": None, "c": [1, 2]}, "a": 1}, "data")
     assert len({one, run_id({"a": 2, "b": {"c": [1, 2], "d": None}}, "data"), run_id({"a": 1}, "data")}) == 3
+    assert one == run_id({"a": 1.0, "b": {"c": [1.0, 2], "d": None}}, "data")
     assert one != run_id({"a": 1, "b": {"c": [1, 2], "d": None}}, "other data")
 
 
@@ -90,7 +91,7 @@ def test_a_kill_while_finishing_loses_and_doubles_nothing(tmp_path, monkeypatch,
     run.append("u2", rows(2))
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if moment == "before the status":
-            patch.setattr(run, "_mark", die)
+            patch.setattr(run, "note", die)
         else:
             patch.setattr("asbc.results.shutil.rmtree", die)
         run.finish()

@@ -47,9 +47,7 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> Alignment:
     r = np.asarray(effective_rank, dtype=np.float64)
     d = np.asarray(dimension, dtype=np.float64)
     if r.ndim != 1 or r.shape != d.shape:
-        raise ValueError(
-            f"effective_rank and dimension must have one shape (n,); got {r.shape} and {d.shape}"
-        )
+        raise ValueError(f"effective_rank and dimension must have one shape (n,); got {r.shape} and {d.shape}")
     usable = np.isfinite(r) & np.isfinite(d)
     r, d = r[usable], d[usable]
     if len(r) < 3:

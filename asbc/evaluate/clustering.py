@@ -51,6 +51,4 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> Clustering:
         # Several components are legal here; graph_health counts them.
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
         found = model.fit_predict(W)
-    return Clustering(
-        float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found))
-    )
+    return Clustering(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))

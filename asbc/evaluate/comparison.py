@@ -197,8 +197,7 @@ def compare_methods(
     # Nodes are only the same nodes within one data set.
     if frame["dataset"].nunique() == 1 and "right" in left and left["right"].notna().all():
         hits = [
-            [unpack_hits(s, r) for s, r in zip(side["scored"], side["right"], strict=True)]
-            for side in (left, right)
+            [unpack_hits(s, r) for s, r in zip(side["scored"], side["right"], strict=True)] for side in (left, right)
         ]
     return compare(
         left["value"].to_numpy(),

@@ -41,9 +41,7 @@ def encode_labels(
         array = array.astype(str)
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or (array != np.floor(array)).any():
-            raise ValueError(
-                "labels of a float dtype must be whole and finite; got fractions, NaN or infinities"
-            )
+            raise ValueError("labels of a float dtype must be whole and finite; got fractions, NaN or infinities")
         array = array.astype(np.int64)
     if array.dtype.kind not in "biuUS":
         raise ValueError(f"labels must be integers, strings or booleans; got dtype {array.dtype}")

@@ -32,9 +32,7 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     indices = np.ascontiguousarray(indices)
     weights = np.ascontiguousarray(weights, dtype=np.float64)
     if indices.ndim != 2 or indices.shape != weights.shape:
-        raise ValueError(
-            f"indices and weights must have one shape (n, k); got {indices.shape} and {weights.shape}"
-        )
+        raise ValueError(f"indices and weights must have one shape (n, k); got {indices.shape} and {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("weights must be finite and 0 or more")
     return vote(indices, weights, np.ascontiguousarray(codes, dtype=np.int64))
