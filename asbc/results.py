@@ -18,9 +18,9 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,9 +75,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     write : callable of a Path
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    # Not mkstemp: its files are for their owner alone, and results are for all whom the folder is for.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         write(temporary)
         with temporary.open("rb") as file:

@@ -217,18 +217,33 @@ def _resample_nodes(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Differences of every pair (columns) under redrawn nodes (rows), a node weighing the same in all."""
-    first, second = np.stack(list(hits_a)).astype(np.float64), np.stack(list(hits_b)).astype(np.float64)
+    first, second = np.stack(list(hits_a)).astype(np.int8), np.stack(list(hits_b)).astype(np.int8)
     if first.shape != second.shape or ((first < 0) != (second < 0)).any():
         raise ValueError("hits_a and hits_b must score the same nodes in every pair")
-    scored = (first >= 0).astype(np.float64)  # (m, N)
-    gain = np.where(scored > 0, first - second, 0.0)
-    used = scored.any(axis=0)
-    scored, gain = scored[:, used], gain[:, used]
-    n = scored.shape[1]
+    seen = first >= 0  # (m, N)
+    # Nodes with the same history are interchangeable, and most have the same as many others: it is enough to draw
+    # how many of each kind there are.
+    history = np.where(seen, first - second, np.int8(2))[:, seen.any(axis=0)]
+    kinds, count = _distinct_columns(history)
+    scored = (kinds != 2).astype(np.float64)
+    gain = np.where(kinds != 2, kinds, 0).astype(np.float64)
+    n = int(count.sum())
     out = np.empty((n_boot, len(gain)))
     for low in range(0, n_boot, 250):
         size = min(250, n_boot - low)
-        weight = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
-        total = weight @ scored.T
-        out[low : low + size] = (weight @ gain.T) / np.maximum(total, 1.0)
+        if len(count) < n / 8:
+            weight = rng.multinomial(n, count / n, size=size)
+        else:  # many kinds: drawing and counting nodes is faster, and is the same distribution
+            kind = np.repeat(np.arange(len(count)), count)[rng.integers(0, n, (size, n))]
+            kind += len(count) * np.arange(size)[:, None]
+            weight = np.bincount(kind.ravel(), minlength=size * len(count)).reshape(size, -1)
+        drawn = weight.astype(np.float64)
+        out[low : low + size] = (drawn @ gain.T) / np.maximum(drawn @ scored.T, 1.0)
     return out
+
+
+def _distinct_columns(table: NDArray[np.int8]) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """The different columns of a table, and how often each occurs."""
+    columns = np.ascontiguousarray(table.T)
+    _, first, count = np.unique(columns.view(f"V{columns.shape[1]}").ravel(), return_index=True, return_counts=True)
+    return columns[first].T, count
