@@ -141,12 +141,13 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     roots = [Path(folder) for folder in folders]
     found: dict[str, Record] = {}
     for folder in roots:
-        before = len(found)
+        empty = True
         for path, status in runs(folder):
+            empty = False
             record = _read(path, status)
             if record.id not in found or (record.finished and not found[record.id].finished):
                 found[record.id] = record
-        if len(found) == before and not any(record.path.is_relative_to(folder) for record in found.values()):
+        if empty:
             raise ResultsError(
                 f"{folder}: no runs in it; give a folder that `asbc` wrote (`outputs` by default), "
                 "or make one now: asbc experiment=loo"

@@ -246,8 +246,12 @@ def _figure(figure: Figure) -> str:
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
     spans = [_span(column) for column in zip(*table.rows, strict=True)]
-    rows = "".join(f"<tr>{''.join(map(_cell, row, spans, range(len(row))))}</tr>" for row in table.rows)
-    many = sum(span is not None for span in spans) > 2
+    above, below = ("#a34700", "#00694d") if table.less_is_better else ("#00694d", "#a34700")
+    rows = "".join(
+        f"<tr>{''.join(_cell(cell, spans[i], i, above, below) for i, cell in enumerate(row))}</tr>" for row in table.rows
+    )
+    compared = sum(span is not None for span in spans)
+    many = compared > 2 or (compared == 2 and len(spans) > 8)
     return (
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table{" class=stacked" if many else ""}>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -264,7 +268,7 @@ def _span(column: Sequence[Cell]) -> tuple[float, float] | None:
     return (low, high) if high > low else (-1.0, 1.0)
 
 
-def _cell(cell: Cell, span: tuple[float, float] | None, column: int) -> str:
+def _cell(cell: Cell, span: tuple[float, float] | None, column: int, above: str, below: str) -> str:
     if column == 0:
         return f'<th scope="row">{escape(str(cell))}</th>'
     if cell is None:
@@ -272,14 +276,13 @@ def _cell(cell: Cell, span: tuple[float, float] | None, column: int) -> str:
     if isinstance(cell, str):
         return f"<td>{escape(cell)}</td>"
     assert span is not None
+    color = above if cell.low > 0 else below if cell.high < 0 else "#7b8794"
     text = f"{cell.difference:+.4f} <small>[{cell.low:+.4f}, {cell.high:+.4f}]</small>"
-    return f'<td><span class="diff"><span>{_minus(text)}</span>{_whisker(cell, span)}</span></td>'
+    return f'<td><span class="diff"><span>{_minus(text)}</span>{_whisker(cell, span, color)}</span></td>'
 
 
-def _whisker(c: Comparison, span: tuple[float, float], width: int = 72, height: int = 14) -> str:
+def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:
     """A difference and its interval beside zero, to the same scale down a column."""
-    color = "#00694d" if c.low > 0 else "#a34700" if c.high < 0 else "#7b8794"
-
     def x(value: float) -> float:
         return 4 + (value - span[0]) / (span[1] - span[0]) * (width - 8)
 

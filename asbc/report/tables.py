@@ -34,6 +34,8 @@ class Table:
     header : sequence of str
     rows : sequence of rows
         A cell is text, a comparison, or `None` where there is nothing to say.
+    less_is_better : bool
+        Of the comparisons in it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Table:
     note: str
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    less_is_better: bool = False
 
     def text(self) -> list[list[str]]:
         """Cells as plain text."""
@@ -220,6 +223,7 @@ def regret(part: Part) -> Table:
         f"score itself: an upper bound and no method. Below zero: better than any of them. {_how(body)}",
         ["rule", "weights", "LOO", "regret", "best c"],
         body,
+        less_is_better=True,
     )
 
 
