@@ -177,14 +177,14 @@ class WandbSession(Session):
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
         axes = ["samples", "trial", "level"]
         for where, part in frame.groupby(axes, sort=True):
-            at = dict(zip(axes, where, strict=True))  # type: ignore[call-overload]
+            at = dict(zip(axes, where, strict=True))
             self.run.log(at | {f"{metric}/{method}": value for metric, method, value in _last(part)})
 
     def conclude(self, table: pd.DataFrame) -> None:
         import wandb
 
         shown = table.drop(columns=_NOT_SHOWN, errors="ignore")
-        means = table.groupby(["encoder", "metric", "method"], as_index=False)["value"].mean()
+        means = table.groupby(["encoder", "metric", "method"])["value"].mean().reset_index()
         for row in means.to_dict("records"):
             self.run.summary[f"{row['encoder']}/{row['metric']}/{row['method']}"] = row["value"]
         self.run.log({"results": wandb.Table(dataframe=shown)})

@@ -41,9 +41,7 @@ def test_trials_not_pairs_are_resampled():
     per_trial = rng.normal(0.02, 0.05, 5)
     once = compare(per_trial, np.zeros(5))
     often = compare(np.repeat(per_trial, 10), np.zeros(50), trial=np.repeat(np.arange(5), 10))
-    assert often.low == pytest.approx(once.low, abs=1e-12) and often.high == pytest.approx(
-        once.high, abs=1e-12
-    )
+    assert often.low == pytest.approx(once.low, abs=1e-12) and often.high == pytest.approx(once.high, abs=1e-12)
     assert often.p_value == once.p_value and often.trials == 5
 
 

@@ -26,9 +26,7 @@ def test_vote_equals_the_slow_twin(seed, n, classes, whole):
     k = min(n - 1, 12)
     indices = np.array([rng.permutation(np.delete(np.arange(n), i))[:k] for i in range(n)])
     # Whole numbers make ties common.
-    weights = (
-        rng.integers(0, 3, (n, k)).astype(float) if whole else rng.random((n, k)) * (rng.random((n, k)) < 0.6)
-    )
+    weights = rng.integers(0, 3, (n, k)).astype(float) if whole else rng.random((n, k)) * (rng.random((n, k)) < 0.6)
     codes = rng.integers(0, classes, n)
     np.testing.assert_array_equal(loo_predict(indices, weights, codes), slow_vote(indices, weights, codes))
 
