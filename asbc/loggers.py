@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from asbc.results import write_whole
 
@@ -203,10 +205,18 @@ class WandbSession(Session):
 
 
 def has_key() -> bool:
-    """Whether W&B has a key to log in with."""
-    import wandb
-
-    return bool(wandb.api.api_key)
+    """Whether W&B has a key to log in with: in the environment, or where `wandb login` leaves it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
+    for place in places:
+        if place and Path(place).is_file():
+            try:
+                return netrc(str(place)).authenticators(host) is not None
+            except (NetrcParseError, OSError):
+                return False
+    return False
 
 
 def wandb_config(job: Job) -> dict[str, Any]:
