@@ -43,7 +43,5 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
         raise ValueError(f"per_class={per_class} is more than {short.size} class(es) have: {named}{more}")
 
     by_class = np.split(np.argsort(members, kind="stable"), np.cumsum(counts)[:-1])
-    chosen = [
-        np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)
-    ]
+    chosen = [np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)

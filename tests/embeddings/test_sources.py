@@ -35,8 +35,7 @@ def test_fingerprint_is_of_the_contents(tmp_path, rng):
     vectors[4, 2] += 1e-12
     np.save(tmp_path / "d.npy", vectors)
     c, f, z, labelled, changed = (
-        Files(str(tmp_path / name)).load().fingerprint
-        for name in ("c.npy", "f.npy", "z.npz", "l.npz", "d.npy")
+        Files(str(tmp_path / name)).load().fingerprint for name in ("c.npy", "f.npy", "z.npz", "l.npz", "d.npy")
     )
     assert c == f == z
     assert len({c, labelled, changed}) == 3
