@@ -11,8 +11,9 @@ from hydra import compose, initialize_config_dir
 
 from asbc.cli import conf_dir
 from asbc.evaluate.comparison import compare_methods
+from asbc.evaluate.hits import unpack_hits
 from asbc.experiment import run
-from asbc.results import ResultsError, collect, read_status, unpack_hits
+from asbc.results import ResultsError, collect, read_status
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ("samples_per_class=[4,6]", "trials=2", "progress=false", "logger=none")
@@ -210,6 +211,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 from hydra import compose, initialize_config_dir
 from asbc.cli import conf_dir
+from asbc.evaluate.hits import unpack_hits
 from asbc.experiment import run
 
 out, overrides = Path(sys.argv[1]), sys.argv[1:]
