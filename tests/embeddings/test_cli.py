@@ -103,6 +103,10 @@ def test_errors_of_the_command(tmp_path):
     assert run.returncode == 1
     assert re.search(r"Could not find 'embedding/sinclair'.*simclr", run.stderr, re.DOTALL)
     assert list(tmp_path.iterdir()) == [], "no folder is left behind"
+    sweep = ("-m", "embedding=simclr,byol", "embedding.source=checkpoint")
+    run = asbc_embed(*sweep, cwd=tmp_path, cache=tmp_path / "cache")
+    assert run.returncode == 1
+    assert "#1 : embedding=byol" in run.stdout, "a failed job does not stop the next"
 
 
 # ---- the guide
