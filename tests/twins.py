@@ -46,7 +46,7 @@ def tree_length(D):
     n = len(D)
     component = list(range(n))
     total = 0.0
-    for length, i, j in sorted((D[i, j], i, j) for i in range(n) for j in range(i)):
+    for length, i, j in sorted((D[a, b], a, b) for a in range(n) for b in range(a)):
         if component[i] != component[j]:
             total += length
             old, new = component[i], component[j]
