@@ -14,10 +14,12 @@ from PIL import Image
 from rich.console import Console
 from torch import nn
 
+from asbc import GraphBuilder, normalize
 from asbc.embeddings import cli
 from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
+from asbc.evaluate.loo import loo_accuracy
 
 from .small import checkpoint_of, new_args, write_checkpoint
 
@@ -172,9 +174,6 @@ def test_the_guide_names_every_leaf():
 
 
 def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache):
-    from asbc import GraphBuilder, normalize
-
-    evaluate = pytest.importorskip("asbc.evaluate.loo", reason="the evaluators are not here yet")
     loaded = source(
         "embedding=simclr",
         "embedding.source=checkpoint",
@@ -184,9 +183,9 @@ def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache)
     ).load()
     builder = GraphBuilder(k_cand=12).fit(normalize(loaded.vectors))
     indices, weights = builder.neighbors_.indices, builder.weights_
-    accuracy = evaluate.loo_accuracy(indices, weights, loaded.labels)
+    accuracy = loo_accuracy(indices, weights, loaded.labels)
     assert accuracy >= 0.9, "the two classes differ in brightness, which any network sees"
     shuffled = np.random.default_rng(0).permutation(loaded.labels)
-    assert evaluate.loo_accuracy(indices, weights, shuffled) < 0.8
+    assert loo_accuracy(indices, weights, shuffled) < 0.8
     entry = Files(str(Store().entries()[0][0])).load()
     assert entry.fingerprint == loaded.fingerprint
