@@ -117,7 +117,7 @@ def test_bad_input():
 
 
 def test_speed_grows_with_edges_not_with_nodes_squared():
-    """A tenth of the full figure (n=50,000, 200 rounds in 30 s), with room for a busy machine."""
+    """A tenth of the full figure: 200 rounds at n=50,000 in 30 s on two cores, so 6 s of one for 20, with room."""
     rng = np.random.default_rng(0)
     n, k, classes = 50_000, 30, 100
     # Neighbours come from the node's own stretch, as they do where nodes of a class are near each other.
@@ -126,7 +126,7 @@ def test_speed_grows_with_edges_not_with_nodes_squared():
     shown = rng.random(n) < 0.02
     codes = rng.integers(0, classes, n)
     propagate(W[:50, :50], codes[:50], np.arange(50) < 5)  # compile
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone, however busy the machine
     result = propagate(W, codes, shown, n_classes=classes, max_rounds=20, tol=0)
     assert result.rounds == 20
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15
