@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asbc.results import write_whole
+from asbc.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

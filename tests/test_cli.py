@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 from asbc import cli
+from asbc.files import conf_dir
 from asbc.results import collect
 from tests.test_experiment import bare
 
 ROOT = Path(__file__).resolve().parent.parent
-EXPERIMENTS = sorted(p.stem for p in (cli.conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
+EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
 TINY = ["samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
 
 

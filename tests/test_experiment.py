@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from asbc.cli import conf_dir
 from asbc.evaluate.comparison import compare_methods
 from asbc.evaluate.hits import unpack_hits
 from asbc.experiment import run
+from asbc.files import conf_dir
 from asbc.results import ResultsError, collect, read_status
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -210,7 +210,7 @@ DRIVER = """
 import os, random, signal, sys, time
 from pathlib import Path
 from hydra import compose, initialize_config_dir
-from asbc.cli import conf_dir
+from asbc.files import conf_dir
 from asbc.evaluate.hits import unpack_hits
 from asbc.experiment import run
 

@@ -11,8 +11,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from asbc import cli
-from asbc.cli import conf_dir
 from asbc.experiment import run
+from asbc.files import conf_dir
 from asbc.loggers import Mirror, Session, WandbLogger, has_key, level_curves
 from asbc.results import collect, read_status
 

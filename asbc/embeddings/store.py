@@ -23,7 +23,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from asbc.embeddings.arrays import Embeddings, fingerprint, read_array
-from asbc.embeddings.cache import cache_folder, write_whole, writing_to
+from asbc.embeddings.cache import cache_folder, writing_to
+from asbc.files import write_whole
 
 FORMAT = 1
 
@@ -151,7 +152,9 @@ class Draft:
             "fingerprint": fingerprint(vectors, labels),
         }
         with writing_to(target.parent):
-            write_whole(self.folder / "manifest.json", json.dumps(complete, indent=1).encode() + b"\n")
+            write_whole(
+                self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")
+            )
             for file in self.folder.iterdir():
                 with open(file, "rb") as opened:
                     os.fsync(opened.fileno())
