@@ -17,7 +17,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from asbc.results import write_whole
+from asbc.files import conf_dir, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,15 +26,6 @@ log = logging.getLogger("asbc")
 
 # What a summary shows first of what a run has measured, and whether more is better.
 HEADLINES = ("loo", "lp", "nmi", "ari", "regret", "spearman", "rank_median")
-
-
-def conf_dir() -> Path:
-    """The configs: inside an installed package, or at the top of a checkout."""
-    here = Path(__file__).resolve().parent
-    for place in (here / "conf", here.parent / "conf"):
-        if (place / "config.yaml").exists():
-            return place
-    raise FileNotFoundError(f"no conf/config.yaml in {here} or beside it; is the installation whole?")
 
 
 def job(cfg: DictConfig) -> dict[str, Any]:
@@ -225,4 +216,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # By its real name: Hydra imports this module again, and the two must share what they know.
+    from asbc.cli import main as start
+
+    start()

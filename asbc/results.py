@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 import traceback
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
+
+from asbc.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,53 +62,6 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` with a temporary name in the same folder, then give the file its real name.
-
-    Parameters
-    ----------
-    path : Path
-    write : callable of a Path
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not mkstemp: its files are for their owner alone, and results are for all whom the folder is for.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
-    """Which nodes of a data set were scored and which of them were right, one bit a node.
-
-    Parameters
-    ----------
-    nodes : (m,) rows of the data set that were scored
-    right : (m,) bool
-    total : int
-        Rows of the data set.
-
-    Returns
-    -------
-    scored, right : bytes
-    """
-    scored, correct = np.zeros(total, bool), np.zeros(total, bool)
-    scored[nodes] = True
-    correct[nodes[right]] = True
-    return np.packbits(scored).tobytes(), np.packbits(correct).tobytes()
-
-
-def unpack_hits(scored: bytes, right: bytes) -> NDArray[np.int8]:
-    """The inverse of :func:`pack_hits`: 1 right, 0 wrong, -1 not scored (padding at the end too)."""
-    seen = np.unpackbits(np.frombuffer(scored, np.uint8)).astype(np.int8)
-    return np.where(seen == 1, np.unpackbits(np.frombuffer(right, np.uint8)).astype(np.int8), np.int8(-1))
 
 
 class Run:

@@ -32,7 +32,9 @@ dimension = asbc.dim_mst(X, neighbors)
 choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
 refined = asbc.SpectralBandwidth(refine=True).select(X, neighbors, dimension)
 reach = neighbors.distances[:, 9]  # to the 10th neighbour: the unit for bandwidths below
-print(f"{len(X)} nodes, median dimension {np.median(dimension):.1f}, median rank {np.median(choice.effective_rank):.1f}")
+print(
+    f"{len(X)} nodes, median dimension {np.median(dimension):.1f}, median rank {np.median(choice.effective_rank):.1f}"
+)
 
 # %% [markdown]
 # ## One neighbourhood
@@ -113,7 +115,9 @@ with style():
     left.text(np.median(choice.sigma / reach) * 1.1, 28, "chosen", color=GREEN, weight="bold", fontsize=9)
     right.plot(dimension, choice.effective_rank, ".", color=ORANGE, ms=3, alpha=0.5)
     right.plot([1, 30], [1, 30], color=MUTED, lw=1)
-    right.set(title="What was chosen", xlabel="dimension (dimMST)", ylabel="effective rank r", xlim=(0, 30), ylim=(0, 30))
+    right.set(
+        title="What was chosen", xlabel="dimension (dimMST)", ylabel="effective rank r", xlim=(0, 30), ylim=(0, 30)
+    )
 canvas
 
 # %% [markdown]

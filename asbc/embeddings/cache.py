@@ -36,16 +36,3 @@ def writing_to(folder: Path) -> Iterator[None]:
             f"cannot write to the cache {folder}: {error.strerror}. "
             f"Point ASBC_CACHE (or embedding.cache) at a folder {wanted}."
         ) from error
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there complete or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(draft, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

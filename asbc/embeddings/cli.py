@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -18,20 +17,14 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
-import asbc
 from asbc.embeddings.cache import cache_folder
 from asbc.embeddings.store import Store
+from asbc.files import conf_dir
 
 log = logging.getLogger(__name__)
 
 
-def config_folder() -> Path:
-    """The Hydra configs: beside the package in a clone, inside it once installed."""
-    package = Path(asbc.__file__).parent
-    return next(folder for folder in (package / "conf", package.parent / "conf") if folder.is_dir())
-
-
-@hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="embed")
+@hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="embed")
 def run(config: DictConfig) -> None:
     start = time.perf_counter()
     try:

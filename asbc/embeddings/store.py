@@ -8,6 +8,7 @@ on with the rows that are missing, and no others.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -22,7 +23,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from asbc.embeddings.arrays import Embeddings, fingerprint, read_array
-from asbc.embeddings.cache import cache_folder, write_whole, writing_to
+from asbc.embeddings.cache import cache_folder, writing_to
+from asbc.files import write_whole
 
 FORMAT = 1
 
@@ -150,7 +152,9 @@ class Draft:
             "fingerprint": fingerprint(vectors, labels),
         }
         with writing_to(target.parent):
-            write_whole(self.folder / "manifest.json", json.dumps(complete, indent=1).encode() + b"\n")
+            write_whole(
+                self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")
+            )
             for file in self.folder.iterdir():
                 with open(file, "rb") as opened:
                     os.fsync(opened.fileno())
@@ -186,10 +190,13 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype) -> None:
         )
         size = file.tell() + int(np.prod(shape)) * np.dtype(dtype).itemsize
         file.flush()
+        file.truncate(size)
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            file.truncate(size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems cannot reserve
+                    raise
 
 
 def _write_rows(path: Path, rows: NDArray, values: NDArray) -> None:

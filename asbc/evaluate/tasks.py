@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -53,16 +54,17 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(ABC):
     """What all tasks share."""
 
     needs_labels: ClassVar[bool] = True
 
-    def check(self, samples: int) -> None:
+    def check(self, samples: int) -> None:  # noqa: B027  (most tasks can use any number)
         """Refuse, before any work, a number of samples a class that the task cannot use."""
 
+    @abstractmethod
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        raise NotImplementedError
+        """The scores of one method on one subsample."""
 
 
 @dataclass(frozen=True)

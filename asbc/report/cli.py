@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from asbc.files import write_whole
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import save
 from asbc.report.page import GENERATOR, find, render
-from asbc.results import ResultsError, write_whole
+from asbc.results import ResultsError
 
 PAGE = "report.html"
 

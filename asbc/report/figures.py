@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.evaluate.comparison import Comparison
+from asbc.files import write_whole
 from asbc.report import contrasts
 from asbc.report.evidence import Part
 from asbc.report.paper import at_gamma, paper
 from asbc.report.style import BLUE, FAINT, GREEN, INK, LOOKS, MUTED, ORANGE, RED, label, style
-from asbc.results import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

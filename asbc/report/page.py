@@ -248,7 +248,8 @@ def _table(table: Table) -> str:
     spans = [_span(column) for column in zip(*table.rows, strict=True)]
     above, below = ("#a34700", "#00694d") if table.less_is_better else ("#00694d", "#a34700")
     rows = "".join(
-        f"<tr>{''.join(_cell(cell, spans[i], i, above, below) for i, cell in enumerate(row))}</tr>" for row in table.rows
+        f"<tr>{''.join(_cell(cell, spans[i], i, above, below) for i, cell in enumerate(row))}</tr>"
+        for row in table.rows
     )
     compared = sum(span is not None for span in spans)
     many = compared > 2 or (compared == 2 and len(spans) > 8)
@@ -283,6 +284,7 @@ def _cell(cell: Cell, span: tuple[float, float] | None, column: int, above: str,
 
 def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:
     """A difference and its interval beside zero, to the same scale down a column."""
+
     def x(value: float) -> float:
         return 4 + (value - span[0]) / (span[1] - span[0]) * (width - 8)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from asbc.cli import conf_dir
 from asbc.experiment import run
+from asbc.files import conf_dir
 from asbc.report.evidence import AXES, EXPERIMENTS, read_evidence
 from tests.conftest import curved_clouds
 

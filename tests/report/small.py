@@ -2,12 +2,8 @@
 
 import numpy as np
 
+from asbc.evaluate.hits import pack_hits
 from asbc.results import Run
-
-try:
-    from asbc.evaluate.hits import pack_hits
-except ImportError:
-    from asbc.results import pack_hits
 
 NODES = 400
 

@@ -56,14 +56,18 @@ def correlations(values, trials=4):
 
 def test_alignment_is_judged_against_the_papers_range_and_by_its_control(tmp_path):
     mst, lb = "mst", "levina_bickel"
-    write_run(tmp_path / "a", "alignment", correlations({(mst, mst): 0.9, (mst, lb): 0.5, (lb, mst): 0.3, (lb, lb): 0.9}))
+    write_run(
+        tmp_path / "a", "alignment", correlations({(mst, mst): 0.9, (mst, lb): 0.5, (lb, mst): 0.3, (lb, lb): 0.9})
+    )
     found = tmp_path / "a"
     assert one(found, "The rank follows dimMST: ").verdict == HOLDS
     assert one(found, "The rank follows dimMST more").verdict == HOLDS
     control = one(found, "Control")
     assert control.verdict == FAILS and "whichever estimate it is given" in control.evidence and not control.of_paper
     assert one(found, "At γ = 1").verdict == HOLDS
-    write_run(tmp_path / "b", "alignment", correlations({(mst, mst): 0.7, (mst, lb): 0.8, (lb, mst): 0.9, (lb, lb): 0.8}))
+    write_run(
+        tmp_path / "b", "alignment", correlations({(mst, mst): 0.7, (mst, lb): 0.8, (lb, mst): 0.9, (lb, lb): 0.8})
+    )
     found = tmp_path / "b"
     assert one(found, "The rank follows dimMST: ").verdict == FAILS
     assert one(found, "The rank follows dimMST more").verdict == FAILS

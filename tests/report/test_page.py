@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asbc.report.cli import PAGE, main, make_report
 from asbc.report.claims import judge
+from asbc.report.cli import PAGE, main, make_report
 from asbc.report.evidence import EXPERIMENTS
 from asbc.report.page import HEADINGS
 from asbc.results import ResultsError
