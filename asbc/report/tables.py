@@ -84,14 +84,22 @@ def accuracy(part: Part, metric: str) -> Table:
     for method in methods:
         gain = None if method == base else contrasts.between(part, method, base, metric)
         values = [_number(means.get((method, level)), 3) for level in levels]
-        body.append([label(method), *values, gain, _record(gain)])
+        lost = [_share(part, method, "lp_unreached")] if metric == "lp" else []
+        body.append([label(method), *values, *lost, gain, _record(gain)])
     unit = "labels a class" if metric == "lp" else "samples a class"
     return Table(
         metric,
         f"{TASKS[metric]} accuracy by {unit}",
         "Means over trials; the difference is over all levels, paired by trial. W/T/L: cells won, tied, lost. "
+        + ("Unreached: nodes that no label reaches, counted as wrong. " if metric == "lp" else "")
         + _how(body),
-        ["method", *map(str, levels), f"difference from {label(base)}", "W/T/L, p"],
+        [
+            "method",
+            *map(str, levels),
+            *(["unreached"] if metric == "lp" else []),
+            f"difference from {label(base)}",
+            "W/T/L, p",
+        ],
         body,
     )
 
@@ -151,13 +159,14 @@ def ablation(part: Part) -> Table:
     body: list[list[Cell]] = []
     for method in part.methods:
         own = part.rows[part.rows["method"] == method]
-        body.append([label(method), *(_mean(own, task) for task in tasks), *(_mean(own, name, 0) for name in more)])
+        means = [_mean(own, task) for task in tasks] + [_mean(own, name, 0) for name in more]
+        body.append([label(method), *means, _share(part, method, "at_edge")])
     return Table(
         "ablation",
         "Ablation: the chain of methods",
         "Means over trials (LP: over all label counts too). Neighbours: median number with weight in a row. Condition: "
-        "median condition number of the local kernels.",
-        ["method", *(TASKS[task] for task in tasks), *more.values()],
+        "median condition number of the local kernels. At edge: nodes whose bandwidth is at an end of the grid.",
+        ["method", *(TASKS[task] for task in tasks), *more.values(), "at edge"],
         body,
     )
 
@@ -299,6 +308,12 @@ def _rule(method: str) -> str:
 def _mean(rows: pd.DataFrame, metric: str, digits: int = 4) -> str | None:
     values = rows.loc[rows["metric"] == metric, "value"]
     return None if values.empty else _number(values.mean(), digits)
+
+
+def _share(part: Part, method: str, metric: str) -> str | None:
+    rows = part.of(metric)
+    values = rows.loc[rows["method"] == method, "value"]
+    return None if values.empty else f"{values.mean():.1%}"
 
 
 def _number(value: float | None, digits: int) -> str | None:
