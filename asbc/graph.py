@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from asbc.bandwidth import Bandwidth, SpectralBandwidth
 from asbc.dimension import dim_mst, levina_bickel
 from asbc.kernels.distances import pair_count
-from asbc.neighbors import Floats, Neighbors, as_vectors, normalize, search_neighbors, with_pairs
+from asbc.neighbors import Floats, Neighbors, as_vectors, check_k, normalize, search_neighbors, with_pairs
 from asbc.weights import KINDS, Matrix, normalize_weights, row_weights, sharpen
 
 _SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
@@ -48,10 +48,13 @@ def to_graph(
         )
     n, k = weights.shape
     rows = normalize_weights(weights)
-    starts = np.arange(0, n * k + 1, k)
     shape = (n, n if n_columns is None else n_columns)
+    # 32-bit indices where they suffice: much of scikit-learn takes no others.
+    integer = np.int32 if max(2 * n * k, *shape) < 2**31 else np.int64
+    starts = np.arange(0, n * k + 1, k, dtype=integer)
     # A copy: the next two lines work in place, and the indices belong to the caller.
-    graph = sparse.csr_array((rows.ravel(), neighbors.indices.ravel(), starts), shape=shape, copy=True)
+    columns = neighbors.indices.astype(integer, copy=True).ravel()
+    graph = sparse.csr_array((rows.ravel(), columns, starts), shape=shape)
     graph.eliminate_zeros()
     graph.sort_indices()
     if symmetrize == "max":
@@ -124,7 +127,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         """Build the graph on the rows of `X` (n, d); `y` is ignored."""
         self._check_parameters()
         vectors = self._vectors(X, reset=True)
-        neighbors = search_neighbors(vectors, self.k_cand)
+        neighbors = search_neighbors(vectors, check_k(self.k_cand, len(vectors), "k_cand"))
         if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES and self.weights != "uniform":
             neighbors = with_pairs(vectors, neighbors)
         self._seed = int(
@@ -136,9 +139,10 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         if self.weights != "uniform":
             self.dimension_ = self._dimension_of(vectors, neighbors)
             self.bandwidth_ = self._rule().select(vectors, neighbors, self.dimension_)
-        self.weights_ = self._rows(vectors, neighbors, self.bandwidth_)
+        rows = self._rows(vectors, neighbors, self.bandwidth_)
+        self.weights_ = normalize_weights(rows)
         self.neighbors_ = Neighbors(neighbors.indices, neighbors.distances)
-        self.graph_ = to_graph(neighbors, self.weights_, symmetrize=self.symmetrize)
+        self.graph_ = to_graph(neighbors, rows, symmetrize=self.symmetrize)
         self._X = vectors
         return self
 
@@ -166,7 +170,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         if self.sharpen and choice is not None:
             reference = choice if fitted is None else fitted
             return sharpen(rows, choice.sigma, center=float(np.median(reference.sigma)))
-        return normalize_weights(rows)
+        return rows
 
     def _dimension_of(self, X, neighbors):
         if self.dimension == "mst":

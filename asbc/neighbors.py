@@ -202,9 +202,15 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
         return rows
     spare = min(wanted + _SPARE, n)
     center = X.mean(axis=0, dtype=np.float64)
-    columns = _augmented(X, center, dtype, as_query=False)
-    norms = columns[:, -1].astype(np.float64)
-    largest = np.sqrt(norms.max())
+    # A power of two, so that scaling is exact and single precision neither overflows nor underflows.
+    spread = max(_largest_offset(X, center), _largest_offset(Q, center))
+    if spread > 1e140:
+        raise ValueError(
+            f"X must not reach beyond 1e140, where squared distances overflow; got {spread:.3g}. Scale it."
+        )
+    scale = 2.0 ** -np.ceil(np.log2(spread)) if spread > 1e-140 else 1.0
+    columns = _augmented(X, center, scale, dtype, as_query=False)
+    largest = np.sqrt(columns[:, -1].max(), dtype=np.float64)
     unit = np.finfo(dtype).eps / 2
     width = min(n, max(1024, min(8192, _STRIP_BYTES // (1024 * np.dtype(dtype).itemsize))))
     height = max(64, _STRIP_BYTES // (width * np.dtype(dtype).itemsize))
@@ -212,7 +218,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
     for start in range(0, len(rows), height):
         block = rows[start : start + height]
         query_rows = Q[block] if len(rows) < len(Q) else Q[start : start + height]
-        query = _augmented(query_rows, center, dtype, as_query=True)
+        query = _augmented(query_rows, center, scale, dtype, as_query=True)
         values = np.full((len(block), spare), np.inf, dtype)
         ids = np.full((len(block), spare), -1, np.int64)
         for first in range(0, n, width):
@@ -221,17 +227,16 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
         order = np.lexsort((ids, squared))
         ids = np.take_along_axis(ids, order, axis=1)
         squared = np.take_along_axis(squared, order, axis=1)
+        certain = np.ones(len(block), bool)
         if spare < n:
             # Rows not listed are at least values[:, 0] in the filter, which is off by at most `error`.
             length = np.sqrt(np.einsum("ij,ij->i", query[:, :-1], query[:, :-1], dtype=np.float64)) / 2
             error = (d + 16) * unit * (length + largest) ** 2
-            certain = squared[:, wanted - 1] < values[:, 0] + length**2 - error
-        else:
-            certain = np.ones(len(block), bool)
+            certain = squared[:, wanted - 1] * scale**2 < values[:, 0] + length**2 - error
         if drop_self:
             own = ids == block[:, None]
             # With many duplicates the node itself may not be listed: the row is then not certain either.
-            certain &= own.any(axis=1) | (spare == n)
+            certain &= own.any(axis=1)
             keep = np.argsort(own, axis=1, kind="stable")[:, : wanted - 1]
             ids = np.take_along_axis(ids, keep, axis=1)
             squared = np.take_along_axis(squared, keep, axis=1)
@@ -243,13 +248,22 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
     return np.concatenate(doubtful)
 
 
-def _augmented(X, center, dtype, as_query):
-    """Centred rows with one more column, such that query @ column = |column|^2 - 2 query.column."""
-    out = np.empty((X.shape[0], X.shape[1] + 1), dtype)
+def _steps(X):
+    """Slices of rows small enough to be copied to double precision."""
     step = max(1, _STRIP_BYTES // (8 * X.shape[1]))
-    for start in range(0, len(X), step):
-        centered = X[start : start + step] - center
-        part = out[start : start + step]
+    return (slice(start, start + step) for start in range(0, len(X), step))
+
+
+def _largest_offset(X, center):
+    return max(float(np.abs(X[rows] - center).max()) for rows in _steps(X))
+
+
+def _augmented(X, center, scale, dtype, as_query):
+    """Centred and scaled rows with one more column, such that query @ column = |column|^2 - 2 query.column."""
+    out = np.empty((X.shape[0], X.shape[1] + 1), dtype)
+    for rows in _steps(X):
+        centered = (X[rows] - center) * scale
+        part = out[rows]
         part[:, :-1] = centered if not as_query else -2.0 * centered
         part[:, -1] = 1.0 if as_query else np.einsum("ij,ij->i", centered, centered)
     return out

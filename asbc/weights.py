@@ -108,7 +108,7 @@ def row_weights(
         raise ValueError(f"choice is needed for {kind!r} weights: pass what a bandwidth rule selects.")
     fitted = choice if fitted is None else fitted
     if kind == "nnk":
-        weights = nnk_weights(X, neighbors, choice.sigma, k_min=min(k_min, neighbors.k))
+        weights = nnk_weights(X, neighbors, choice.sigma, k_min=k_min)
     else:
         weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
     if choice.reweight is not None and fitted.reweight is not None:

@@ -90,18 +90,20 @@ def solve_exactly(K, b, weights):
             continue
         refused[:] = False
         while True:
+            # Walk towards the solution as far as no weight turns negative; the one that stops the walk leaves.
             step = 1.0
+            stopper = -1
             for c in range(count):
-                if solution[c] <= 0.0:
-                    step = min(step, current[c] / (current[c] - solution[c]))
-            if step == 1.0 and solution[:count].min() > 0.0:
+                if solution[c] <= 0.0 and current[c] / (current[c] - solution[c]) <= step:
+                    step = current[c] / (current[c] - solution[c])
+                    stopper = c
+            if stopper < 0:
                 break
             kept = 0
             first_lost = count
             for c in range(count):
                 moved = current[c] + step * (solution[c] - current[c])
-                blocking = solution[c] <= 0.0 and current[c] <= step * (current[c] - solution[c])
-                if moved <= 0.0 or blocking:
+                if c == stopper or moved <= 0.0:
                     inside[members[c]] = False
                     first_lost = min(first_lost, c)
                 else:

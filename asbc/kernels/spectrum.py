@@ -14,6 +14,8 @@ from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, wh
 
 # An off-diagonal entry below 1e-15 of the matrix's scale (its trace is k) moves no eigenvalue that matters.
 _NEGLIGIBLE = 1e-15
+# Squares below this are as good as zero, and their reciprocals must not overflow.
+_TINY = 1e-280
 _MAX_SWEEPS = 60
 
 
@@ -40,7 +42,8 @@ def _tridiagonalise(A, k, diagonal, off_squared, v, p):
         mirrored = where_positive(head, zero - root, root)
         half_square = norm - head * mirrored
         # A lane whose column is already zero is left as it is.
-        scale = where_positive(half_square, one / where_positive(half_square, half_square, one), zero)
+        turning = half_square - splat(_TINY)
+        scale = where_positive(turning, one / where_positive(turning, half_square, one), zero)
         store(v, (j + 1) * LANES, head - mirrored)
         for r in range(j + 1, k):
             v_r = load(v, r * LANES)
@@ -76,6 +79,7 @@ def _diagonalise(diagonal, off_squared, k):
     zero = splat(0.0)
     one = splat(1.0)
     two = splat(2.0)
+    tiny = splat(_TINY)
     limit = splat((_NEGLIGIBLE * k) ** 2)
     for j in range(k - 1):
         for _ in range(_MAX_SWEEPS):
@@ -99,14 +103,15 @@ def _diagonalise(diagonal, off_squared, k):
                 if i != k - 2:
                     store(off_squared, below, where_positive(moving, sine * r, load(off_squared, below)))
                 old_cosine = cosine
-                inverse = one / where_positive(r, r, one)
-                cosine = where_positive(r, p * inverse, one)
+                inverse = one / where_positive(r - tiny, r, one)
+                cosine = where_positive(r - tiny, p * inverse, one)
                 sine = b * inverse
                 old_g = g
                 a = load(diagonal, i * LANES)
                 g = cosine * (a - shift) - sine * old_g
                 store(diagonal, below, where_positive(moving, old_g + (a - g), load(diagonal, below)))
-                p = where_positive(cosine, g * g / where_positive(cosine, cosine, one), old_cosine * b)
+                safe = where_positive(cosine - tiny, cosine, one)
+                p = where_positive(cosine - tiny, g * g / safe, old_cosine * b)
             store(off_squared, j * LANES, where_positive(moving, sine * p, off))
             store(diagonal, j * LANES, where_positive(moving, shift + g, top))
 

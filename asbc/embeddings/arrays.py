@@ -1,0 +1,95 @@
+"""What embeddings are: vectors, perhaps labels, and a hash that tells them from any others."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK = 1 << 24  # bytes looked at in one go, so that a memory map is never read into memory whole
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of one data set from one encoder.
+
+    Attributes
+    ----------
+    vectors : ndarray or memmap of shape (n, d)
+        One row an item, as the encoder gave it (not normalised).
+    labels : ndarray of shape (n,), or None
+        Class of every row.
+    name : str
+        The data set.
+    encoder : str
+        What turned its items into vectors.
+    fingerprint : str
+        SHA-256 of the contents of ``vectors`` and ``labels``; computed where it is not given.
+    """
+
+    vectors: NDArray
+    labels: NDArray | None
+    name: str
+    encoder: str
+    fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", fingerprint(self.vectors, self.labels))
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+def fingerprint(*arrays: NDArray | None) -> str:
+    """SHA-256 of the dtype, shape and contents of arrays; memory order and place do not matter."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            digest.update(b"none;")
+            continue
+        digest.update(f"{array.dtype.str}{array.shape};".encode())
+        for block in _blocks(array):
+            digest.update(np.ascontiguousarray(block).tobytes())
+    return digest.hexdigest()
+
+
+def check_arrays(vectors: NDArray, labels: NDArray | None, origin: str) -> None:
+    """Refuse arrays that are not embeddings; ``origin`` says where they come from."""
+    if vectors.ndim != 2 or 0 in vectors.shape:
+        raise ValueError(f"{origin}: embeddings must have shape (n, d), got {vectors.shape}")
+    if vectors.dtype.kind != "f":
+        raise ValueError(f"{origin}: embeddings must be floating point, got dtype {vectors.dtype}")
+    first = 0
+    for block in _blocks(vectors):
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if bad.size:
+            raise ValueError(f"{origin}: embeddings must be finite, row {first + bad[0]} has NaN or infinity")
+        first += len(block)
+    if labels is None:
+        return
+    if labels.shape != (len(vectors),):
+        raise ValueError(
+            f"{origin}: labels must have one entry a row, got {labels.shape} for {len(vectors)} embeddings"
+        )
+    if labels.dtype.kind not in "biuUS":
+        raise ValueError(f"{origin}: labels must be integers or strings, got dtype {labels.dtype}")
+
+
+def read_array(path: Path) -> NDArray:
+    """Memory-map a ``.npy`` file, and never unpickle what it holds."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path}: not a .npy file of plain numbers or strings ({error})") from error
+
+
+def _blocks(array: NDArray):
+    rows = max(1, _BLOCK // max(1, array.nbytes // max(1, len(array)))) if array.ndim else 1
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]

@@ -1,0 +1,47 @@
+"""Which rows to take: the same number of every class, chosen by a seed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArray[np.int64]:
+    """Choose ``per_class`` rows of every class.
+
+    The rows of a class are put in a random order that depends on ``seed`` and the class alone, and the
+    first ``per_class`` of them are taken. So the same seed always gives the same rows, and a smaller sample
+    lies inside a larger one of the same seed.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Class of every row: integers of any sign, or strings.
+    per_class : int
+        Rows to take of each class.
+    seed : int
+        Non-negative. Different seeds give independent samples.
+
+    Returns
+    -------
+    ndarray of shape (n_classes * per_class,)
+        Row numbers in ascending order: index arrays with them, no row is copied here.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.size == 0:
+        raise ValueError(f"labels must be a non-empty array of shape (n,), got shape {labels.shape}")
+    if isinstance(per_class, bool) or not isinstance(per_class, (int, np.integer)) or per_class < 1:
+        raise ValueError(f"per_class must be an integer of 1 or more, got {per_class!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
+
+    classes, members, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    short = np.flatnonzero(counts < per_class)
+    if short.size:
+        named = ", ".join(f"{classes[c]} has {counts[c]}" for c in short[:5])
+        more = f" and {short.size - 5} more" if short.size > 5 else ""
+        raise ValueError(f"per_class={per_class} is more than {short.size} class(es) have: {named}{more}")
+
+    by_class = np.split(np.argsort(members, kind="stable"), np.cumsum(counts)[:-1])
+    chosen = [np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
+    return np.sort(np.concatenate(chosen)).astype(np.int64)

@@ -1,0 +1,188 @@
+"""Where embeddings come from: each class is a leaf of ``conf/embedding`` and has one method, ``load``."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
+from asbc.embeddings.published import published_embeddings
+from asbc.embeddings.store import Store, read_entry
+
+if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do without it
+    from torch.utils.data import Dataset
+
+    from asbc.embeddings.encoders import Encoder
+
+
+@dataclass
+class Files:
+    """The user's own arrays.
+
+    Parameters
+    ----------
+    path : str
+        A ``.npy`` file of shape (n, d), which is memory-mapped; or an ``.npz`` file whose vectors are called
+        ``embeddings`` (or are its only 2-D array) and whose labels, if any, are called ``labels``; or the
+        folder of an entry of the store.
+    labels : str, optional
+        A ``.npy`` file of shape (n,); takes the place of labels in the ``.npz`` file.
+    name : str, optional
+        The data set's name; the file's name where it is not given.
+    encoder : str
+        What made the vectors.
+    """
+
+    path: str | None = None
+    labels: str | None = None
+    name: str | None = None
+    encoder: str = "files"
+
+    def load(self) -> Embeddings:
+        if not self.path:
+            raise ValueError("path: the .npy or .npz file with your embeddings is wanted, got none")
+        path = Path(self.path).expanduser()
+        if (path / "manifest.json").is_file():
+            return read_entry(path)
+        vectors, labels = _read_npz(path) if path.suffix == ".npz" else (read_array(path), None)
+        if self.labels:
+            labels = np.asarray(read_array(Path(self.labels).expanduser()))
+        if labels is not None and labels.dtype.kind == "f" and np.array_equal(labels, labels.astype(np.int64)):
+            labels = labels.astype(np.int64)
+        check_arrays(vectors, labels, str(path))
+        return Embeddings(vectors, labels, self.name or path.stem, self.encoder)
+
+
+@dataclass
+class Digits:
+    """The 1,797 hand-written digits that come with scikit-learn: 64 grey values each, no download."""
+
+    def load(self) -> Embeddings:
+        from sklearn.datasets import load_digits
+
+        vectors, labels = load_digits(return_X_y=True)
+        return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), "digits", "pixels")
+
+
+@dataclass
+class EncoderSource:
+    """What an encoder makes of a data set of images.
+
+    Parameters
+    ----------
+    encoder : str
+        Its name in results; for published embeddings, also the name they are published under.
+    source : {"published", "checkpoint", "timm"} or Encoder
+        Ready embeddings from a public repository; a solo-learn checkpoint; a timm model; or what a function
+        of your own returned.
+    path : str, optional
+        Checkpoint file or folder; for timm, a local file of weights.
+    model : str, optional
+        Name of the timm model.
+    dataset : str or torch Dataset
+        See `asbc.embeddings.datamodule.EmbeddingDataModule`, as for ``split``, ``root``, ``batch_size``,
+        ``num_workers`` and ``download``.
+    name : str, optional
+        The data set's name in results.
+    trust_checkpoint : bool
+        Unpickle a checkpoint that holds more than weights. That can run any code.
+    cache : str, optional
+        Folder of downloads and embeddings; else ``$ASBC_CACHE``, else the user's cache directory.
+    trainer : mapping
+        Arguments of `lightning.Trainer`.
+    """
+
+    encoder: str
+    source: str | Encoder = "published"
+    path: str | None = None
+    model: str | None = None
+    dataset: str | Dataset = "cifar100"
+    split: str = "test"
+    name: str | None = None
+    root: str | None = None
+    batch_size: int = 256
+    num_workers: int = 0
+    download: bool = True
+    trust_checkpoint: bool = False
+    cache: str | None = None
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Embeddings:
+        """The embeddings, computed (or downloaded) now if they are not in the cache."""
+        if self.source == "published":
+            return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache)
+        # The store goes by content: another job may have put it there under another name.
+        name = self.name or _dataset_name(self.dataset, self.root)
+        return replace(read_entry(self.embed()), name=name, encoder=self.encoder)
+
+    def embed(self) -> Path:
+        """Folder of the embeddings in the store, made now if it is not there."""
+        from asbc.embeddings.datamodule import EmbeddingDataModule
+        from asbc.embeddings.embedder import embed
+
+        encoder = self._encoder()
+        images = EmbeddingDataModule(
+            self.dataset,
+            self.split,
+            self.root,
+            encoder.transform,
+            encoder.image_size,
+            self.batch_size,
+            self.num_workers,
+            self.download,
+            self.cache,
+        )
+        names = {
+            "encoder": self.encoder,
+            "source": self.source if isinstance(self.source, str) else "function",
+            "dataset": self.name or _dataset_name(self.dataset, self.root),
+            "split": self.split,
+        }
+        return embed(encoder, images, Store(self.cache), names, dict(self.trainer))
+
+    def _encoder(self) -> Encoder:
+        from asbc.embeddings.encoders import Encoder, solo_checkpoint, timm_model
+
+        if isinstance(self.source, Encoder):
+            return self.source
+        if self.source == "timm":
+            return timm_model(self.model, self.path, self.trust_checkpoint)
+        if self.source != "checkpoint":
+            raise ValueError(
+                f"source={self.source!r}: wanted is published, checkpoint, timm, "
+                "or a function of your own that returns an Encoder"
+            )
+        if not self.path:
+            raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
+        return solo_checkpoint(self.path, self.trust_checkpoint)
+
+
+def _dataset_name(dataset: str | Dataset, root: str | None) -> str:
+    if dataset == "imagefolder":
+        return Path(root or dataset).name
+    return dataset if isinstance(dataset, str) else type(dataset).__name__.lower()
+
+
+def _read_npz(path: Path) -> tuple[NDArray, NDArray | None]:
+    """Vectors and labels of an ``.npz`` file."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not an .npz file of plain numbers and strings ({error})") from error
+    tables = [key for key, array in arrays.items() if array.ndim == 2]
+    key = "embeddings" if "embeddings" in arrays else tables[0] if len(tables) == 1 else None
+    if key is None:
+        raise ValueError(
+            f"{path}: an array called 'embeddings' is wanted, or just one of shape (n, d); "
+            f"got { ({key: array.shape for key, array in arrays.items()}) }"
+        )
+    return arrays[key], arrays.get("labels")

@@ -1,0 +1,234 @@
+"""Comparison: is A better than B, by how much, and how sure is that?
+
+Both methods saw the same subsamples, so they are compared pair by pair. Every "A beats B" of the project is
+made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import wilcoxon
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What makes two rows of results a pair: all but the method and what is measured.
+PAIRED_BY = ("dataset", "encoder", "samples", "level", "trial")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A against B, paired.
+
+    Attributes
+    ----------
+    difference : float
+        Mean of `a - b` over the pairs.
+    low, high : float
+        Bootstrap interval of it.
+    p_value : float
+        Wilcoxon signed-rank test over the trials, two-sided; 1 where no trial differs.
+    wins, ties, losses : int
+        Pairs in which a is above, equal to, below b.
+    trials : int
+    over : str
+        What was resampled: "trials", or "trials and nodes".
+    confidence : float
+    """
+
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    wins: int
+    ties: int
+    losses: int
+    trials: int
+    over: str
+    confidence: float
+
+    @property
+    def verdict(self) -> str:
+        """Of the claim "a is above b": "holds", "does not hold" or "cannot tell"."""
+        if self.low > 0:
+            return "holds"
+        return "does not hold" if self.high < 0 else "cannot tell"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}] "
+            f"({self.wins}/{self.ties}/{self.losses}, p={self.p_value:.3g})"
+        )
+
+
+def compare(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    trial: ArrayLike | None = None,
+    hits_a: Sequence[NDArray[np.int8]] | None = None,
+    hits_b: Sequence[NDArray[np.int8]] | None = None,
+    confidence: float = 0.95,
+    n_boot: int = 2000,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two methods on the same trials.
+
+    The interval says how far the difference could be off by the luck of the draw. Whole trials are resampled:
+    values of one trial at several levels share their nodes and are not independent. Where it is known which
+    nodes were right (`hits`), nodes are resampled as well, each node in all trials at once: trials overlap,
+    and where the sample is the whole data set they even coincide, so that trials alone would promise a
+    certainty that there is not.
+
+    Parameters
+    ----------
+    a, b : (m,) values of the two methods, pair by pair
+    trial : (m,), optional
+        Trial that each pair belongs to. Default: every pair is a trial of its own.
+    hits_a, hits_b : m arrays of (N,) int8, optional
+        For each pair and each of the N nodes of the data set: 1 right, 0 wrong, -1 not scored.
+    confidence : float
+    n_boot : int
+    seed : int
+
+    Returns
+    -------
+    Comparison
+    """
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape or len(x) == 0:
+        raise ValueError(f"a and b must be pairs of one shape (m,), m >= 1; got {x.shape} and {y.shape}")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError("a and b must be finite")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
+    _, member = np.unique(np.arange(len(x)) if trial is None else np.asarray(trial), return_inverse=True)
+    member = member.reshape(-1)
+    if len(member) != len(x):
+        raise ValueError(f"trial must have one entry a pair: {len(x)} wanted, got {len(member)}")
+    delta = x - y
+    counts = np.bincount(member)
+    per_trial = np.bincount(member, delta) / counts
+
+    rng = np.random.default_rng(seed)
+    picks = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=n_boot)  # (B, T)
+    if hits_a is not None and hits_b is not None:
+        cells = _resample_nodes(hits_a, hits_b, n_boot, rng)  # (B, m)
+        over = "trials and nodes"
+    else:
+        cells = np.broadcast_to(delta, (n_boot, len(delta)))
+        over = "trials"
+    weight = picks[:, member].astype(np.float64)  # (B, m)
+    means = (weight * cells).sum(axis=1) / weight.sum(axis=1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    close = np.isclose(x, y, rtol=0, atol=1e-12)
+    changed = ~np.isclose(per_trial, 0, rtol=0, atol=1e-12)
+    p_value = float(wilcoxon(per_trial[changed]).pvalue) if changed.any() else 1.0
+    return Comparison(
+        mean_a=float(x.mean()),
+        mean_b=float(y.mean()),
+        difference=float(delta.mean()),
+        low=float(low),
+        high=float(high),
+        p_value=p_value,
+        wins=int(((delta > 0) & ~close).sum()),
+        ties=int(close.sum()),
+        losses=int(((delta < 0) & ~close).sum()),
+        trials=len(counts),
+        over=over,
+        confidence=confidence,
+    )
+
+
+def compare_methods(
+    table: pd.DataFrame, a: str, b: str, *, metric: str = "loo", confidence: float = 0.95, seed: int = 0
+) -> Comparison:
+    """Compare two methods of a results table, over all levels in it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows as :func:`asbc.results.collect` gives them; filter it first to one setting of everything else.
+    a, b : str
+        Names in its `method` column.
+    metric : str
+    confidence, seed
+        See :func:`compare`.
+
+    Returns
+    -------
+    Comparison
+    """
+    from asbc.results import unpack_hits
+
+    known = sorted(table["metric"].unique())
+    if metric not in known:
+        raise ValueError(f"metric {metric!r} is not in the table; it has: {', '.join(known)}")
+    rows = table[table["metric"] == metric]
+    sides = []
+    for method in (a, b):
+        side = rows[rows["method"] == method].set_index(list(PAIRED_BY)).sort_index()
+        if side.empty:
+            raise ValueError(
+                f"method {method!r} has no {metric!r} rows; those that have: "
+                f"{', '.join(sorted(rows['method'].unique()))}"
+            )
+        if side.index.has_duplicates:
+            raise ValueError(
+                f"method {method!r} has several {metric!r} rows for one trial: the table mixes settings; "
+                "filter it to one value of every hyperparameter first"
+            )
+        sides.append(side)
+    common = sides[0].index.intersection(sides[1].index, sort=True)
+    if len(common) == 0:
+        raise ValueError(f"methods {a!r} and {b!r} have no trial in common")
+    left, right = (side.loc[common] for side in sides)
+    frame = common.to_frame(index=False)
+    trial = frame.groupby(["dataset", "encoder", "trial"], sort=True).ngroup().to_numpy()
+    hits: list[list[NDArray[np.int8]] | None] = [None, None]
+    # Nodes are only the same nodes within one data set.
+    if frame["dataset"].nunique() == 1 and "right" in left and left["right"].notna().all():
+        hits = [
+            [unpack_hits(s, r) for s, r in zip(side["scored"], side["right"], strict=True)] for side in (left, right)
+        ]
+    return compare(
+        left["value"].to_numpy(),
+        right["value"].to_numpy(),
+        trial=trial,
+        hits_a=hits[0],
+        hits_b=hits[1],
+        confidence=confidence,
+        seed=seed,
+    )
+
+
+def _resample_nodes(
+    hits_a: Sequence[NDArray[np.int8]],
+    hits_b: Sequence[NDArray[np.int8]],
+    n_boot: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Differences of every pair (columns) under redrawn nodes (rows), a node weighing the same in all."""
+    first, second = np.stack(list(hits_a)).astype(np.float64), np.stack(list(hits_b)).astype(np.float64)
+    if first.shape != second.shape or ((first < 0) != (second < 0)).any():
+        raise ValueError("hits_a and hits_b must score the same nodes in every pair")
+    scored = (first >= 0).astype(np.float64)  # (m, N)
+    gain = np.where(scored > 0, first - second, 0.0)
+    used = scored.any(axis=0)
+    scored, gain = scored[:, used], gain[:, used]
+    n = scored.shape[1]
+    out = np.empty((n_boot, len(gain)))
+    for low in range(0, n_boot, 250):
+        size = min(250, n_boot - low)
+        weight = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+        total = weight @ scored.T
+        out[low : low + size] = (weight @ gain.T) / np.maximum(total, 1.0)
+    return out

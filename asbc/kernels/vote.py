@@ -1,0 +1,41 @@
+"""The weighted vote of each node's neighbours, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+# Votes nearer than this, relatively, are a tie: rows of equal weights must not be decided by rounding.
+TIE = 1e-12
+
+
+@njit(parallel=True, cache=True)
+def vote(indices, weights, codes):
+    """Winning class of every row; -1 where no neighbour has weight.
+
+    indices : (n, k) int, rows by rising distance; weights : (n, k) float64 >= 0; codes : (m,) int64
+    """
+    n, k = indices.shape
+    out = np.empty(n, dtype=np.int64)
+    for i in prange(n):
+        best = 0.0
+        winner = -1
+        # The first neighbour of a class collects the votes of that class, so that scanning from near to far
+        # and replacing only on a clear win leaves a tie to the nearest.
+        for a in range(k):
+            if weights[i, a] <= 0.0:
+                continue
+            label = codes[indices[i, a]]
+            total = 0.0
+            first = True
+            for b in range(k):
+                if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
+                    if b < a:
+                        first = False
+                        break
+                    total += weights[i, b]
+            if first and total > best * (1.0 + TIE):
+                best = total
+                winner = label
+        out[i] = winner
+    return out

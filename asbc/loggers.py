@@ -1,0 +1,263 @@
+"""Mirrors of the result table: a CSV file, Weights & Biases. The table on disk is the truth."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asbc.results import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger("asbc")
+
+# Bits for the paired intervals; of no use to a reader of tables.
+_NOT_SHOWN = ["scored", "right"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a logger is told about a run.
+
+    Attributes
+    ----------
+    run_id : str
+    attempt : int
+        1 at the first start, more after a kill or a failure.
+    path : Path
+        The run's folder.
+    settings : mapping
+        The resolved config.
+    facts : mapping
+        experiment, dataset, encoder, group, ...
+    """
+
+    run_id: str
+    attempt: int
+    path: Path
+    settings: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+class Session(AbstractContextManager["Session"]):
+    """A logger at work on one run: entered before the first row, left after the last, whatever happens."""
+
+    def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
+        """Take the rows of a finished unit."""
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        """Take the whole table, once all rows are there."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Close; `error` is what stopped the run, None if nothing did."""
+
+
+class Mirror(Session):
+    """A session whose troubles are told and not raised: the rows are safe without it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session: Session | None = session
+
+    def _try(self, what: str, *arguments: Any) -> None:
+        if self.session is None:
+            return
+        try:
+            getattr(self.session, what)(*arguments)
+        except Exception as error:
+            log.warning(
+                "%s gave up, the run goes on without it: %s: %s",
+                type(self.session).__name__,
+                type(error).__name__,
+                error,
+            )
+            if what not in ("__enter__", "__exit__"):
+                self._try("__exit__", type(error), error, None)
+            self.session = None
+
+    def __enter__(self) -> Mirror:
+        self._try("__enter__")
+        return self
+
+    def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
+        self._try("log", rows)
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        self._try("conclude", table)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._try("__exit__", kind, error, trace)
+
+
+class CsvLogger:
+    """`results.csv` beside the Parquet file, when a run is finished."""
+
+    def __call__(self, job: Job) -> Session:
+        return _CsvSession(job)
+
+
+class _CsvSession(Session):
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        shown = table.drop(columns=_NOT_SHOWN, errors="ignore")
+        write_whole(self.job.path / "results.csv", lambda path: shown.to_csv(path, index=False))
+
+
+@dataclass(frozen=True)
+class WandbLogger:
+    """One W&B run a job, in one group a sweep.
+
+    Parameters
+    ----------
+    project : str
+    entity : str, optional
+    tags : sequence of str
+    mode : {"online", "offline"}, optional
+        By default what WANDB_MODE says, else online if there is a key and offline if not.
+    """
+
+    project: str = "asbc"
+    entity: str | None = None
+    tags: tuple[str, ...] = ()
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, "online", "offline"):
+            raise ValueError(f"mode must be online, offline or null; got {self.mode!r}")
+
+    def __call__(self, job: Job) -> Session:
+        return WandbSession(job, self)
+
+
+class WandbSession(Session):
+    """See :class:`WandbLogger`."""
+
+    def __init__(self, job: Job, options: WandbLogger) -> None:
+        self.job = job
+        self.options = options
+        self.mode: Any = options.mode or os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+        self.run: Any = None
+
+    def __enter__(self) -> WandbSession:
+        import wandb
+
+        facts = self.job.facts
+        self.run = wandb.init(
+            # A run of its own for every attempt: a second one must not write into what a killed one left.
+            id=f"{self.job.run_id}-{self.job.attempt}",
+            name=f"{facts['experiment']} {facts['encoder']} {self.job.run_id[:6]}",
+            project=self.options.project,
+            entity=self.options.entity,
+            group=facts.get("group"),
+            job_type=facts["experiment"],
+            tags=sorted({str(facts[key]) for key in ("experiment", "dataset", "encoder")} | set(self.options.tags)),
+            config=wandb_config(self.job),
+            dir=str(self.job.path),
+            mode=self.mode,
+            resume="never",
+            reinit="create_new",
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+        for axis in ("samples", "level", "trial"):
+            self.run.define_metric(axis, hidden=True)
+        self.run.define_metric("*", step_metric="level")
+        return self
+
+    def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
+        import pandas as pd
+
+        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+        axes = ["samples", "trial", "level"]
+        for where, part in frame.groupby(axes, sort=True):
+            at = dict(zip(axes, where, strict=True))  # type: ignore[call-overload]
+            self.run.log(at | {f"{metric}/{method}": value for metric, method, value in _last(part)})
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        import wandb
+
+        shown = table.drop(columns=_NOT_SHOWN, errors="ignore")
+        means = table.groupby(["encoder", "metric", "method"], as_index=False)["value"].mean()
+        for row in means.to_dict("records"):
+            self.run.summary[f"{row['encoder']}/{row['metric']}/{row['method']}"] = row["value"]
+        self.run.log({"results": wandb.Table(dataframe=shown)})
+        for metric in [m for m in ("loo", "lp", "regret") if m in set(table["metric"])]:
+            self.run.log({f"figures/{metric}": wandb.Image(_picture(level_curves(table, metric)))})
+        artifact = wandb.Artifact(f"results-{self.job.run_id}", type="results", metadata=dict(self.job.facts))
+        artifact.add_file(str(self.job.path / "results.parquet"))
+        self.run.log_artifact(artifact)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self.run is None:
+            return
+        self.run.finish(exit_code=0 if error is None else 130 if kind is KeyboardInterrupt else 1)
+        if error is None and self.mode == "online":
+            mark_uploaded(self.job.path, self.run.id)
+
+
+def has_key() -> bool:
+    """Whether W&B has a key to log in with."""
+    import wandb
+
+    return bool(wandb.api.api_key)
+
+
+def wandb_config(job: Job) -> dict[str, Any]:
+    """Settings for W&B: the swept ones by short names beside the whole."""
+    settings = job.settings
+    return {
+        **{key: job.facts[key] for key in ("experiment", "dataset", "encoder")},
+        "gamma": settings.get("bandwidth", {}).get("gamma"),
+        "n_grid": settings.get("bandwidth", {}).get("n_grid"),
+        "k": settings.get("neighbors", {}).get("k"),
+        "run_id": job.run_id,
+        "settings": dict(settings),
+    }
+
+
+def mark_uploaded(path: Path, id: str) -> None:
+    """Note that W&B has a run, so that it is not sent again."""
+    write_whole(path / "uploaded.txt", lambda p: p.write_text(id + "\n"))
+
+
+def uploaded(path: Path) -> bool:
+    """Whether W&B has a run."""
+    return (path / "uploaded.txt").exists()
+
+
+def level_curves(table: pd.DataFrame, metric: str) -> Any:
+    """A figure of one metric against the level, a line a method, bars of one standard deviation over trials."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    rows = table[table["metric"] == metric]
+    for method, part in rows.groupby("method", sort=False):
+        curve = part.groupby("level")["value"].agg(["mean", "std"])
+        axes.errorbar(curve.index, curve["mean"], yerr=curve["std"].fillna(0), marker="o", ms=3, label=str(method))
+    axes.set(xlabel="labels a class" if metric == "lp" else "samples a class", ylabel=metric)
+    axes.legend(fontsize=7, ncols=2)
+    return figure
+
+
+def _picture(figure: Any) -> Any:
+    from PIL import Image
+
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=150)
+    return Image.open(stream)
+
+
+def _last(part: pd.DataFrame) -> Iterable[tuple[str, str, float]]:
+    """(metric, method, value) triples; rows that differ in further columns are told apart by them."""
+    extra = [c for c in ("scale", "per_node", "target", "estimator") if c in part and part[c].notna().any()]
+    for row in part.to_dict("records"):
+        suffix = "".join(f"/{row[c]}" for c in extra if row[c] == row[c] and row[c] is not None)
+        yield row["metric"], f"{row['method']}{suffix}", row["value"]

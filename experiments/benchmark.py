@@ -1,0 +1,340 @@
+"""How fast the library is, as ratios measured in one run: `make bench`.
+
+Every row compares two times of this process on this machine, both warm, so that the figure survives a slower or a
+busier one. The counts and residuals beside them say that what is fast is also exact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+
+import numba
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+import asbc
+from asbc.bandwidth import _grid
+from asbc.dimension import subset_sizes
+from asbc.kernels import criterion
+from asbc.neighbors import with_pairs
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from tests import twins  # noqa: E402  (the plain NumPy code that the library is checked against)
+
+
+def seconds(call, repeat=3):
+    """The least time of a few calls."""
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def surface(n, d, seed=0, pieces=50):
+    """Embedding-like vectors: noisy patches of curved surfaces of 3 to 12 dimensions, scaled to unit length."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, d), np.float32)
+    for piece, rows in enumerate(np.array_split(np.arange(n), pieces)):
+        latent = rng.normal(size=(len(rows), 3 + piece % 10))
+        bend = np.concatenate([latent, np.sin(latent), latent**2 / 4], axis=1)
+        X[rows] = (
+            bend @ rng.normal(size=(bend.shape[1], d)) / 3 + rng.normal(size=d) + 0.3 * rng.normal(size=(len(rows), d))
+        )
+    return asbc.normalize(X[rng.permutation(n)])
+
+
+def plain_node(X, row, d_row, sizes, rng):
+    """Dimension, bandwidth and NNK weights of one node, the way one would write them with NumPy and SciPy."""
+    squared = twins.squared_distances(X[row], X[row])
+    D = np.sqrt(squared)
+    y = np.zeros(len(sizes))
+    for _ in range(5):
+        order = rng.permutation(len(row))
+        for s, size in enumerate(sizes):
+            part = order[:size]
+            y[s] += np.log(minimum_spanning_tree(D[np.ix_(part, part)]).sum() / (size - 1))
+    slope = np.polyfit(np.log(sizes - 1.0), y / 5, 1)[0]
+    dimension = np.clip(-1 / slope, 1, 200) if slope < 0 else 200.0
+    grid = np.geomspace(0.05 * d_row[9], 3.0 * d_row[-1], 12)
+    ranks = np.array([twins.effective_rank(twins.kernel(squared, s)) for s in grid])
+    slopes = np.array([twins.slope(squared, s) for s in grid])
+    J = np.abs(ranks - dimension) / dimension + (slopes.max() - slopes) / slopes.max()
+    sigma = grid[np.argmin(J)]
+    return twins.nnk(twins.kernel(squared, sigma), twins.kernel(d_row**2, sigma))
+
+
+def plain_dropping(K, b):
+    """NNK that only drops neighbours, one LAPACK Cholesky solve a round."""
+    members = np.arange(len(b))
+    while True:
+        w = cho_solve(cho_factor(K[np.ix_(members, members)], check_finite=False), b[members], check_finite=False)
+        if (w > 0).all():
+            return members, w
+        members = members[w > 0]
+
+
+class Report:
+    """Rows of the table, and the same as plain data."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, figure, wanted, holds, **details):
+        self.rows.append({"what": what, "figure": figure, "wanted": wanted, "holds": bool(holds), **details})
+        mark = "[green]yes[/]" if holds else "[red]no[/]"
+        Console().print(f"  {what}: [bold]{figure}[/] (wanted: {wanted}) {mark}", highlight=False)
+
+    def table(self):
+        table = Table("what", "measured", "wanted", "holds")
+        for row in self.rows:
+            table.add_row(row["what"], row["figure"], row["wanted"], "[green]yes[/]" if row["holds"] else "[red]no[/]")
+        return table
+
+
+def exactness(report, X, neighbors, dimension):
+    """Eigenproblems, the pruned search against brute force, and optimality of NNK on every node."""
+    k = neighbors.k
+    for n_grid, limit in ((12, 3.5), (48, 10.0)):
+        grid = _grid(neighbors, n_grid, 10, 0.05, 3.0)
+        pruned = criterion.search_grid(neighbors.pairs, grid, dimension, k, True)
+        brute = criterion.search_grid(neighbors.pairs, grid, dimension, k, False)
+        same = np.array_equal(pruned[0], brute[0])
+        solved = float(pruned[5].mean())
+        report.add(
+            f"eigenproblems a node, grid of {n_grid}",
+            f"{solved:.2f} (at most {pruned[5].max()})",
+            f"<= {limit}",
+            solved <= limit,
+            value=solved,
+        )
+        report.add(
+            f"nodes whose sigma differs from brute force, grid of {n_grid}",
+            str(int((pruned[0] != brute[0]).sum())),
+            "0",
+            same,
+        )
+    sigma = asbc.SpectralBandwidth().select(X, neighbors, dimension).sigma
+    weights = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    dropped = asbc.nnk_weights(X, neighbors, sigma, k_min=0, solver="reference")
+    residual, gap, differ = 0.0, -np.inf, 0
+    for i in range(neighbors.n):
+        K, b = twins.nnk_problem(X, neighbors.indices[i], neighbors.distances[i], sigma[i])
+        residual = max(residual, twins.kkt_residual(K, b, weights[i]))
+        gap = max(gap, twins.nnk_objective(K, b, weights[i]) - twins.nnk_objective(K, b, twins.nnk(K, b)))
+        differ += not np.allclose(weights[i], dropped[i], atol=1e-9)
+    report.add(
+        "largest KKT residual of NNK over all nodes", f"{residual:.1e}", "<= 1e-8", residual <= 1e-8, value=residual
+    )
+    report.add("NNK objective above scipy's nnls by at most", f"{gap:.1e}", "<= 1e-8", gap <= 1e-8, value=gap)
+    share = differ / neighbors.n
+    report.add("nodes where only dropping misses the optimum", f"{share:.1%}", "(for information)", True, value=share)
+
+
+def against_plain_loops(report, X, neighbors):
+    """The library's three steps and NNK alone, against a Python loop over nodes."""
+    bare = asbc.Neighbors(neighbors.indices, neighbors.distances)
+
+    def steps():
+        shared = with_pairs(X, bare)
+        dimension = asbc.dim_mst(X, shared)
+        sigma = asbc.SpectralBandwidth().select(X, shared, dimension).sigma
+        return asbc.nnk_weights(X, shared, sigma, k_min=0), sigma
+
+    _, sigma = steps()
+    ours = seconds(steps, 5)
+    rng = np.random.default_rng(0)
+    sizes = subset_sizes(neighbors.k)
+    some = np.linspace(0, neighbors.n - 1, 200).astype(int)
+    start = time.perf_counter()
+    for i in some:
+        plain_node(X, neighbors.indices[i], neighbors.distances[i], sizes, rng)
+    plain = (time.perf_counter() - start) / len(some) * neighbors.n
+    report.add(
+        f"dimension + sigma + NNK on {neighbors.n} nodes, times faster than a plain loop",
+        f"{plain / ours:.0f}x",
+        ">= 100x (aim 300x)",
+        plain / ours >= 100,
+        value=plain / ours,
+        seconds=ours,
+        plain_seconds=plain,
+    )
+    shared = with_pairs(X, bare)
+    ours = seconds(lambda: asbc.nnk_weights(X, shared, sigma, k_min=0), 5)
+    problems = [twins.nnk_problem(X, neighbors.indices[i], neighbors.distances[i], sigma[i]) for i in some]
+    plain = seconds(lambda: [plain_dropping(K, b) for K, b in problems], 3) / len(some) * neighbors.n
+    report.add(
+        "exact NNK, times faster than dropping with LAPACK",
+        f"{plain / ours:.0f}x",
+        ">= 10x",
+        plain / ours >= 10,
+        value=plain / ours,
+        seconds=ours,
+        plain_seconds=plain,
+    )
+
+
+def search_and_steps(report, n, d):
+    """Exact search against the matrix products it needs; everything else against the search."""
+    X = surface(n, d)
+    asbc.search_neighbors(X[:2000], 30)
+
+    def products():
+        for start in range(0, n, 1024):
+            X[start : start + 1024] @ X.T
+
+    products()
+    bare = seconds(products)
+    search = seconds(lambda: asbc.search_neighbors(X, 30), 3)
+    report.add(
+        f"exact search at {n} x {d}, against its bare matrix products",
+        f"{search / bare:.2f}x",
+        "<= 2x",
+        search / bare <= 2,
+        value=search / bare,
+        seconds=search,
+        product_seconds=bare,
+    )
+    neighbors = asbc.search_neighbors(X, 30)
+
+    def steps():
+        shared = with_pairs(X, neighbors)
+        dimension = asbc.dim_mst(X, shared)
+        asbc.nnk_weights(X, shared, asbc.SpectralBandwidth().select(X, shared, dimension).sigma)
+
+    rest = seconds(steps, 3)
+    report.add(
+        f"dimension + sigma + NNK at {n} x {d}, against the exact search",
+        f"{rest / search:.2f}x",
+        "<= 1x",
+        rest <= search,
+        value=rest / search,
+        seconds=rest,
+    )
+
+
+def growth(report, small, large, d=64):
+    """Time and memory of everything but the search, at two sizes."""
+    times, peaks = [], []
+    for n in (small, large):
+        X = surface(n, d)
+        neighbors = asbc.search_neighbors(X, 30)
+
+        def steps(X=X, neighbors=neighbors):
+            dimension = asbc.dim_mst(X, neighbors)
+            choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
+            asbc.to_graph(neighbors, asbc.nnk_weights(X, neighbors, choice.sigma))
+
+        times.append(seconds(steps, 3))
+        tracemalloc.start()
+        steps()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    ratio, memory = times[1] / times[0], peaks[1] / peaks[0]
+    by = large / small
+    report.add(
+        f"time from {small} to {large} nodes, search apart",
+        f"{ratio:.1f}x",
+        f"<= {1.1 * by:.0f}x",
+        ratio <= 1.1 * by,
+        value=ratio,
+    )
+    report.add(
+        f"peak memory from {small} to {large} nodes, inputs apart",
+        f"{memory:.1f}x ({peaks[1] / large / 1024:.1f} kB a node)",
+        f"<= {1.1 * by:.0f}x",
+        memory <= 1.1 * by,
+        value=memory,
+    )
+
+
+def first_call(report):
+    """A fresh process that imports the library and builds a graph on 1,000 nodes: compiling, then from the cache."""
+    code = (
+        "import time; start = time.perf_counter(); import numpy as np, asbc;"
+        "asbc.GraphBuilder().fit(np.random.default_rng(0).normal(size=(1000, 64)).astype('f4'));"
+        "print(time.perf_counter() - start)"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        run = [sys.executable, "-c", code]
+        environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": str(ROOT)}
+        cold, warm = (
+            float(subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout)
+            for _ in range(2)
+        )
+    report.add(
+        "import and build of 1,000 nodes in a fresh process",
+        f"{warm:.1f} s ({cold:.0f} s to compile once)",
+        "<= 5 s",
+        warm <= 5,
+        value=warm,
+        cold=cold,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--embeddings",
+        type=Path,
+        help=".npy, or .npz with an array 'embeddings', for the first block; made up if not given",
+    )
+    parser.add_argument("--nodes", type=int, default=20_000, help="size of the search benchmark (default: %(default)s)")
+    parser.add_argument("--growth", type=int, nargs=2, default=(5_000, 50_000), metavar=("SMALL", "LARGE"))
+    parser.add_argument("--output", type=Path, default=Path("benchmark.json"), help="JSON file (default: %(default)s)")
+    arguments = parser.parse_args()
+    if arguments.embeddings is None:
+        X = surface(3000, 384)
+    else:
+        loaded = np.load(arguments.embeddings)
+        X = asbc.normalize(loaded if isinstance(loaded, np.ndarray) else loaded["embeddings"])
+    console = Console()
+    name = arguments.embeddings.name if arguments.embeddings else "made-up surfaces"
+    console.print(
+        f"{len(X)} x {X.shape[1]} vectors ({name}), {numba.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}"
+    )
+    report = Report()
+    neighbors = with_pairs(X, asbc.search_neighbors(X, 30))
+    dimension = asbc.dim_mst(X, neighbors)
+    exactness(report, X, neighbors, dimension)
+    against_plain_loops(report, X, neighbors)
+    search_and_steps(report, arguments.nodes, 512)
+    growth(report, *arguments.growth)
+    first_call(report)
+    console.print(report.table())
+    versions = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "asbc": asbc.__version__,
+    }
+    record = {
+        "data": name,
+        "shape": X.shape,
+        "threads": numba.get_num_threads(),
+        "load": os.getloadavg(),
+        **versions,
+        "rows": report.rows,
+    }
+    temporary = arguments.output.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=1))
+    os.replace(temporary, arguments.output)
+    console.print(f"Written to {arguments.output}.")
+
+
+if __name__ == "__main__":
+    main()

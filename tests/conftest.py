@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+import asbc
+
+
+def curved_clouds(n=240, d=12, classes=6, seed=0):
+    """Points on bent two- to five-dimensional pieces with noise, one a class: small, but not round."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for c in range(classes):
+        latent = rng.uniform(-1, 1, (n // classes, 2 + c % 4))
+        bend = np.concatenate([latent, np.sin(2 * latent), latent**2], axis=1)
+        X.append(bend @ rng.normal(size=(bend.shape[1], d)) + rng.normal(size=d) * 2)
+        y += [c] * (n // classes)
+    X = np.concatenate(X)
+    return X + 0.05 * rng.normal(size=X.shape), np.array(y)
+
+
+@pytest.fixture(scope="session")
+def clouds():
+    return curved_clouds()
+
+
+@pytest.fixture(scope="session")
+def geometry(clouds):
+    """(X, neighbors, dimension) at k = 30."""
+    X = clouds[0]
+    neighbors = asbc.search_neighbors(X, 30)
+    return X, neighbors, asbc.dim_mst(X, neighbors)

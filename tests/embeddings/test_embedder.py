@@ -1,0 +1,329 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.embeddings.embedder import embed
+from asbc.embeddings.encoders import Encoder, solo_checkpoint
+from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings.store import Store, read_entry
+
+from .small import TO_TENSOR, Noise, Tiny, tiny_encoder
+
+CPU = {"accelerator": "cpu", "enable_progress_bar": False}
+NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "test"}
+
+
+def run(encoder, dataset, cache, batch_size=4, trainer=CPU):
+    images = EmbeddingDataModule(dataset, transform=encoder.transform, image_size=(32, 32), batch_size=batch_size)
+    return embed(encoder, images, Store(cache), NAMES, trainer)
+
+
+def direct(encoder, dataset):
+    """Features of every image on its own."""
+    with torch.inference_mode():
+        images = [dataset[i][0] if dataset.labelled else dataset[i] for i in range(len(dataset))]
+        return np.concatenate([encoder.model(TO_TENSOR(Image.fromarray(image))[None]).numpy() for image in images])
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_order_count_labels_and_manifest(tmp_path, labelled):
+    encoder, dataset = tiny_encoder(), Noise(11, labelled)
+    folder = run(encoder, dataset, tmp_path)
+    stored = read_entry(folder)
+    np.testing.assert_allclose(stored.vectors, direct(encoder, dataset), atol=1e-6)
+    assert isinstance(stored.vectors, np.memmap)
+    assert stored.labels is None if not labelled else list(stored.labels) == [i % 5 for i in range(11)]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {"encoder", "source", "origin", "weights_sha256", "images_sha256", "dataset", "split"} <= set(manifest)
+    assert (manifest["shape"], manifest["dtype"]) == ([11, 6], "float32")
+    assert {"asbc", "torch"} <= set(manifest["versions"])
+    assert "ToDtype" in manifest["normalisation"]
+    assert {file.name for file in folder.iterdir()} <= {"vectors.npy", "labels.npy", "manifest.json"}
+    assert not list(folder.parent.glob(".draft*"))
+
+
+def test_same_inputs_no_second_pass(tmp_path):
+    encoder = tiny_encoder()
+    folder = run(encoder, Noise(9), tmp_path)
+    seen = encoder.model.seen
+    assert run(encoder, Noise(9), tmp_path, batch_size=2) == folder
+    assert encoder.model.seen == seen
+    others = [
+        run(tiny_encoder(seed=1), Noise(9), tmp_path),
+        run(encoder, Noise(10), tmp_path),
+        run(encoder, Noise(9), tmp_path, trainer={**CPU, "precision": "bf16-mixed"}),
+    ]
+    assert len({folder, *others}) == 4
+    assert len(Store(tmp_path).entries()) == 4
+
+
+def test_mixed_precision_is_close_and_stored_as_float32(tmp_path):
+    encoder, dataset = tiny_encoder(), Noise(5)
+    stored = read_entry(run(encoder, dataset, tmp_path, trainer={**CPU, "precision": "bf16-mixed"}))
+    assert stored.vectors.dtype == np.float32
+    np.testing.assert_allclose(stored.vectors, direct(encoder, dataset), atol=0.02)
+
+
+class Stops(Tiny):
+    """Fails at the image numbers it is told."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def forward(self, images):
+        if self.seen >= self.after:
+            raise KeyError("the power is out")
+        return super().forward(images)
+
+
+def test_goes_on_at_the_last_written_batch(tmp_path):
+    torch.manual_seed(0)
+    model, dataset = Stops(after=1 + 3 * 4), Noise(23)  # the trial image, and three batches
+    encoder = Encoder(model.eval(), TO_TENSOR, (32, 32), "tiny", "")
+    with pytest.raises(KeyError):
+        run(encoder, dataset, tmp_path)
+    assert Store(tmp_path).entries() == []
+    model.after, model.seen = 1000, 0
+    stored = read_entry(run(encoder, dataset, tmp_path))
+    assert model.seen == 1 + 23 - 12, "the trial image and the rows that were missing"
+    np.testing.assert_allclose(stored.vectors, direct(encoder, dataset), atol=1e-6)
+
+
+def test_nan_features_are_refused(tmp_path):
+    encoder = tiny_encoder()
+    nn.init.constant_(encoder.model.net[0].bias, float("nan"))
+    with pytest.raises(ValueError, match="NaN or infinite features for 4 of 4 images, the first is image 0"):
+        run(encoder, Noise(9), tmp_path)
+    assert Store(tmp_path).entries() == []
+
+
+def test_images_of_the_wrong_size(tmp_path, resnet):
+    with pytest.raises(ValueError, match=r"image 0 .* shape \(3, 32, 32\) .* got torch.float32 \(3, 40, 40\)"):
+        run(solo_checkpoint(resnet[0]), Noise(3, size=40), tmp_path)
+    assert not (tmp_path / "embeddings").exists()
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [(nn.Identity(), r"shape \(1, d\) for one image, got \(1, 3, 32, 32\)"), (nn.Conv2d(4, 1, 1), "refuses")],
+)
+def test_models_that_are_no_encoders(tmp_path, layer, message):
+    with pytest.raises(ValueError, match=message):
+        run(Encoder(layer, TO_TENSOR, (32, 32), "", ""), Noise(3), tmp_path)
+
+
+# ---- real processes
+
+ROOT = Path(__file__).parents[2]
+SLOW = "embedding.source={_target_:tests.embeddings.small.tiny_encoder,pause:0.05}"
+
+
+def embed_command(cache, *overrides):
+    """asbc-embed on 23 images of noise."""
+    dataset = "embedding.dataset={_target_:tests.embeddings.small.Noise,n:23}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "asbc.embeddings.cli", "embedding=encoder", dataset]
+        + ["embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides],
+        env={**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        cwd=cache.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
+    """gloo: 23 images in batches of 3 are 8 batches, the last of 2."""
+    job = embed_command(tmp_path / "cache", f"embedding.path={resnet[0]}", "embedding.trainer.devices=2")
+    output, _ = job.communicate(timeout=300)
+    assert job.returncode == 0, output
+    assert "MEMBER: 2/2" in output, output
+    ((_, manifest),) = Store(tmp_path / "cache").entries()
+    assert manifest["shape"] == [23, 512]
+    stored = read_entry(Store(tmp_path / "cache").entries()[0][0])
+    encoder, dataset = solo_checkpoint(resnet[0]), Noise(23)
+    images = torch.stack([encoder.transform(Image.fromarray(image)) for image in dataset.images])
+    with torch.inference_mode():
+        np.testing.assert_allclose(stored.vectors, encoder.model(images).numpy(), atol=1e-5)
+    assert list(stored.labels) == [i % 5 for i in range(23)]
+
+
+def test_two_jobs_at_once_make_one_entry(tmp_path):
+    cache = tmp_path / "cache"
+    jobs = [embed_command(cache, SLOW) for _ in range(2)]
+    outputs = [job.communicate(timeout=300)[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], outputs
+    ((folder, _),) = Store(cache).entries()
+    assert all(folder.name in output for output in outputs)
+    assert sum("waiting for it" in output for output in outputs) <= 1
+    assert {file.name for file in (cache / "embeddings").iterdir()} == {folder.name, f".{folder.name}.lock"}
+
+
+def test_killed_and_started_again(tmp_path):
+    cache = tmp_path / "cache"
+    job = embed_command(cache, SLOW, "embedding.batch_size=1")
+    checks = wait_for(lambda: next(cache.glob("embeddings/.draft-*/checks.npy"), None), job)
+    wait_for(lambda: np.count_nonzero(np.load(checks)) >= 3, job)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    job.stdout.close()
+    written = np.flatnonzero(np.load(checks))
+    assert 3 <= len(written) < 23
+    assert Store(cache).entries() == []
+    vectors = np.load(checks.parent / "vectors.npy")[written]
+
+    again = embed_command(cache, SLOW, "embedding.batch_size=1")
+    output, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, output
+    assert f"going on: {len(written)} of 23 rows are there" in output
+    ((folder, _),) = Store(cache).entries()
+    np.testing.assert_array_equal(read_entry(folder).vectors[written], vectors)
+    assert np.isfinite(read_entry(folder).vectors).all()
+
+
+def wait_for(condition, job, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert job.poll() is None, job.stdout.read()
+        try:
+            value = condition()
+        except (OSError, ValueError):
+            value = None
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError("nothing happened")
+
+
+# ---- disks
+
+DISK = """
+    import pathlib, sys
+    sys.path[:0] = {path}
+    from tests.embeddings.test_embedder import Noise, run, tiny_encoder
+    for n in {numbers}:
+        try:
+            print(n, run(tiny_encoder(width=600), Noise(n), {cache!r}))
+        except OSError as error:
+            print(n, type(error).__name__, error)
+        print(n, sorted(file.name for file in pathlib.Path({cache!r}).rglob("*.npy")))
+"""
+
+
+def on_a_disk(tmp_path, mount, *numbers):
+    """The lines that embedding so many images prints, ``mount`` (shell) having set up tmp_path/disk."""
+    (tmp_path / "disk").mkdir(exist_ok=True)
+    script = tmp_path / "script.py"
+    cache = str(tmp_path / "disk" / "cache")
+    script.write_text(textwrap.dedent(DISK).format(path=[str(ROOT)], numbers=numbers, cache=cache))
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*unshare, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no mount namespaces here")
+    shell = f"cd {tmp_path} && {mount} && {sys.executable} {script}"
+    return subprocess.run([*unshare, "sh", "-c", shell], capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
+def test_full_disk(tmp_path):
+    lines = on_a_disk(tmp_path, "mount -t tmpfs -o size=300k tmpfs disk", 200, 20)
+    assert lines[0].startswith("200 CacheError cannot write to the cache")  # 480 kB
+    assert "No space left on device. Point ASBC_CACHE" in lines[0]
+    assert lines[1] == "200 []", "room that was taken is given back"
+    assert lines[3] == "20 ['labels.npy', 'vectors.npy']", "a small entry fits"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
+def test_read_only_cache_can_still_be_read(tmp_path):
+    folder = run(tiny_encoder(width=600), Noise(20), tmp_path / "disk" / "cache")
+    lines = on_a_disk(tmp_path, "mount --bind disk disk && mount -o remount,ro,bind disk", 20, 21)
+    assert lines[0] == f"20 {folder}"
+    assert lines[2].startswith("21 CacheError cannot write to the cache")
+    assert "Read-only file system. Point ASBC_CACHE" in lines[2]
+    assert lines[3] == "21 ['labels.npy', 'vectors.npy']"
+
+
+def test_disk_that_fills_half_way(tmp_path, monkeypatch):
+    """Space can vanish although it was taken (copy-on-write file systems): the entry must not appear."""
+    import errno
+
+    from asbc.embeddings import store
+    from asbc.embeddings.cache import CacheError
+
+    real, calls = store._write_rows, []
+
+    def full(*args):
+        calls.append(args)
+        if len(calls) > 7:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*args)
+
+    monkeypatch.setattr(store, "_write_rows", full)
+    encoder = tiny_encoder()
+    with pytest.raises(CacheError, match="No space left"):
+        run(encoder, Noise(23), tmp_path)
+    assert Store(tmp_path).entries() == []
+    monkeypatch.undo()
+    np.testing.assert_allclose(
+        read_entry(run(encoder, Noise(23), tmp_path)).vectors, direct(encoder, Noise(23)), atol=1e-6
+    )
+
+
+# ---- speed
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_costs_little_more_than_the_forward_pass(tmp_path, resnet, one_thread):
+    """All of it, set-up included, in processor time: on one thread that is time, and other jobs do not count."""
+    encoder, dataset = solo_checkpoint(resnet[0]), Noise(96)
+    images = torch.stack([encoder.transform(Image.fromarray(image)) for image in dataset.images])
+    run(encoder, Noise(8), tmp_path / "warm")
+    bare, ours = [], []
+    for trial in range(2):
+        start = time.process_time()
+        with torch.inference_mode():
+            for batch in images.split(32):
+                encoder.model(batch)
+        bare.append(time.process_time() - start)
+        start = time.process_time()
+        run(encoder, dataset, tmp_path / str(trial), batch_size=32)
+        ours.append(time.process_time() - start)
+    print(f"bare {min(bare):.2f} s, embedding {min(ours):.2f} s, ratio {min(ours) / min(bare):.3f}")
+    assert min(ours) <= 1.2 * min(bare)
+
+
+# ---- from the configuration
+
+
+def test_from_images_through_a_checkpoint(resnet, cifar, cache):
+    root, images, labels = cifar
+    source = EncoderSource("simclr", "checkpoint", str(resnet[0]), root=str(root), download=False, trainer=CPU)
+    loaded = source.load()
+    assert (loaded.name, loaded.encoder) == ("cifar100", "simclr")
+    assert np.array_equal(loaded.labels, labels)
+    encoder = solo_checkpoint(resnet[0])
+    with torch.inference_mode():
+        wanted = encoder.model(torch.stack([encoder.transform(Image.fromarray(image)) for image in images]))
+    np.testing.assert_allclose(loaded.vectors, wanted.numpy(), atol=1e-5)
+    assert source.load().fingerprint == loaded.fingerprint

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from asbc.embeddings.sources import Digits, Files
+
+
+def test_npy_is_memory_mapped_and_named_after_its_file(tmp_path, rng):
+    vectors = rng.standard_normal((6, 3)).astype(np.float32)
+    np.save(tmp_path / "birds.npy", vectors)
+    np.save(tmp_path / "y.npy", np.arange(6) % 2)
+    loaded = Files(path=str(tmp_path / "birds.npy"), labels=str(tmp_path / "y.npy")).load()
+    assert isinstance(loaded.vectors, np.memmap)
+    assert np.array_equal(loaded.vectors, vectors)
+    assert np.array_equal(loaded.labels, np.arange(6) % 2)
+    assert (loaded.name, loaded.encoder, len(loaded)) == ("birds", "files", 6)
+
+
+def test_npz_with_and_without_names(tmp_path, rng):
+    vectors = rng.standard_normal((4, 2))
+    np.savez(tmp_path / "a.npz", embeddings=vectors, labels=np.array(["x", "y", "x", "y"]), other=np.eye(3))
+    np.savez(tmp_path / "b.npz", vectors, np.arange(4))
+    named = Files(str(tmp_path / "a.npz"), name="letters", encoder="mine").load()
+    assert (named.name, named.encoder, list(named.labels)) == ("letters", "mine", ["x", "y", "x", "y"])
+    only = Files(str(tmp_path / "b.npz")).load()
+    assert np.array_equal(only.vectors, vectors)
+    assert only.labels is None
+
+
+def test_fingerprint_is_of_the_contents(tmp_path, rng):
+    vectors = rng.standard_normal((5, 3))
+    np.save(tmp_path / "c.npy", vectors)
+    np.save(tmp_path / "f.npy", np.asfortranarray(vectors))
+    np.savez(tmp_path / "z.npz", embeddings=vectors)
+    np.savez(tmp_path / "l.npz", embeddings=vectors, labels=np.zeros(5, int))
+    vectors[4, 2] += 1e-12
+    np.save(tmp_path / "d.npy", vectors)
+    c, f, z, labelled, changed = (
+        Files(str(tmp_path / name)).load().fingerprint for name in ("c.npy", "f.npy", "z.npz", "l.npz", "d.npy")
+    )
+    assert c == f == z
+    assert len({c, labelled, changed}) == 3
+
+
+def test_whole_float_labels_become_integers(tmp_path):
+    np.savez(tmp_path / "a.npz", embeddings=np.eye(3), labels=np.array([0.0, 2.0, 1.0]))
+    assert Files(str(tmp_path / "a.npz")).load().labels.dtype == np.int64
+
+
+def test_digits_need_nothing():
+    digits = Digits().load()
+    assert digits.vectors.shape == (1797, 64)
+    assert digits.vectors.dtype == np.float32
+    assert set(digits.labels) == set(range(10))
+    assert digits.fingerprint == Digits().load().fingerprint
+
+
+NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"embeddings": np.ones((3, 2)), "labels": np.arange(4)}, r"labels must .* got \(4,\) for 3"),
+        ({"embeddings": NAN}, "must be finite, row 1"),
+        ({"embeddings": np.ones(3)}, r"shape \(n, d\), got \(3,\)"),
+        ({"embeddings": np.ones((0, 3))}, r"shape \(n, d\), got \(0, 3\)"),
+        ({"embeddings": np.ones((3, 2), int)}, "floating point, got dtype int"),
+        ({"embeddings": np.array([[object()]])}, "not an .npz file of plain numbers"),
+        ({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, "called 'embeddings' is wanted"),
+        ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "integers or strings"),
+    ],
+)
+def test_bad_npz(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        Files(str(tmp_path / "a.npz")).load()
+
+
+def test_bad_npy(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([[{}, []]], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"objects\.npy: not a \.npy file of plain numbers"):
+        Files(str(tmp_path / "objects.npy")).load()
+    np.save(tmp_path / "cut.npy", np.ones((50, 4)))
+    content = (tmp_path / "cut.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(content[:-100])
+    with pytest.raises(ValueError, match=r"cut\.npy"):
+        Files(str(tmp_path / "cut.npy")).load()
+    with pytest.raises(FileNotFoundError, match=r"none\.npy: no such file"):
+        Files(str(tmp_path / "none.npy")).load()
+    with pytest.raises(ValueError, match=r"path: .* wanted"):
+        Files().load()

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from numba import njit
+
+from asbc.kernels.lanes import LANES, any_positive, exp, lane_sum, load, splat, sqrt, store, where_positive
+
+
+@njit
+def _exp(x, out):
+    for i in range(0, x.shape[0], LANES):
+        store(out, i, exp(load(x, i)))
+
+
+@njit
+def _arithmetic(x, y, out):
+    a, b = load(x, 0), load(y, 0)
+    store(out, 0, a + b)
+    store(out, LANES, a - b)
+    store(out, 2 * LANES, a * b)
+    store(out, 3 * LANES, a / b)
+    store(out, 4 * LANES, sqrt(b * b))
+    store(out, 5 * LANES, where_positive(a, splat(1.0), splat(2.0)))
+    return lane_sum(a), any_positive(a)
+
+
+@njit
+def _load_matrix(x):
+    return lane_sum(load(x, 0))
+
+
+def test_exp_is_good_to_the_last_place():
+    x = -np.concatenate([np.linspace(0, 707.9, 80_000), np.geomspace(1e-300, 700, 80_000)])
+    out = np.empty_like(x)
+    _exp(x, out)
+    assert np.abs(out / np.exp(x) - 1).max() < 4e-16
+
+
+def test_exp_at_the_ends():
+    x = np.array([0.0, -0.0, -1e-320, -708.0, -708.5, -1e300, -np.inf, -1.0])
+    out = np.empty(8)
+    _exp(x, out)
+    assert np.array_equal(out[:3], [1, 1, 1])
+    assert out[3] == pytest.approx(np.exp(-708.0), rel=1e-15)
+    assert np.array_equal(out[4:7], [0, 0, 0])
+
+
+def test_operators_are_lane_by_lane():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, LANES))
+    out = np.empty(6 * LANES)
+    total, some = _arithmetic(x, y, out)
+    expected = [x + y, x - y, x * y, x / y, np.abs(y), np.where(x > 0, 1, 2)]
+    np.testing.assert_allclose(out.reshape(6, LANES), expected, rtol=1e-15)
+    assert total == pytest.approx(x.sum(), rel=1e-14)
+    assert some
+    assert not _arithmetic(-np.abs(x), y, out)[1]
+
+
+def test_only_flat_arrays_hold_lanes():
+    with pytest.raises(Exception, match="flat, contiguous float64"):
+        _load_matrix(np.zeros((2, LANES)))

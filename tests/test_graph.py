@@ -1,0 +1,239 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import SpectralClustering
+from sklearn.datasets import load_digits
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import asbc
+from asbc import graph as graph_module
+from asbc import neighbors as neighbors_module
+
+BUILDERS = [
+    asbc.GraphBuilder(),
+    asbc.GraphBuilder(sharpen=True),
+    asbc.GraphBuilder("uniform"),
+    asbc.GraphBuilder("gaussian", asbc.SelfTuning()),
+    asbc.GraphBuilder("gaussian", asbc.DensityNormalised(), symmetrize="mean"),
+    asbc.GraphBuilder("gaussian", asbc.Perplexity(), metric="cosine"),
+    asbc.GraphBuilder("nnk", asbc.Fixed("median_spectral"), dimension="levina_bickel"),
+    asbc.GraphBuilder("nnk", asbc.LogLog(), symmetrize=None),
+]
+
+
+@pytest.mark.parametrize("builder", BUILDERS, ids=repr)
+def test_graph_is_sound(builder, clouds):
+    X = clouds[0]
+    builder = clone(builder)
+    A = builder.fit_transform(X)
+    assert sparse.issparse(A) and A.format == "csr" and A.shape == (240, 240)
+    assert A.has_sorted_indices and (A.data > 0).all()
+    assert (A.diagonal() == 0).all()
+    if builder.symmetrize:
+        assert abs(A - A.T).max() == 0
+    else:
+        np.testing.assert_allclose(A.sum(axis=1), 1)
+    np.testing.assert_allclose(builder.weights_.sum(axis=1), 1)
+    assert np.array_equal(clone(builder).fit_transform(X).toarray(), A.toarray())
+
+
+def test_the_graph_holds_the_rows(clouds):
+    builder = asbc.GraphBuilder(symmetrize=None).fit(clouds[0])
+    dense = np.zeros((240, 240))
+    np.put_along_axis(dense, builder.neighbors_.indices, builder.weights_, axis=1)
+    assert np.array_equal(builder.graph_.toarray(), dense)
+    upper = asbc.GraphBuilder(symmetrize="max").fit(clouds[0]).graph_.toarray()
+    assert np.array_equal(upper, np.maximum(dense, dense.T))
+    mean = asbc.GraphBuilder(symmetrize="mean").fit(clouds[0]).graph_.toarray()
+    np.testing.assert_allclose(mean, (dense + dense.T) / 2)
+
+
+def test_making_a_graph_leaves_the_neighbours_as_they_were(geometry):
+    _, neighbors, _ = geometry
+    before = neighbors.indices.copy()
+    weights = np.random.default_rng(0).uniform(size=before.shape)
+    kept = weights.copy()
+    asbc.to_graph(neighbors, weights)
+    assert np.array_equal(neighbors.indices, before)
+    assert np.array_equal(weights, kept)
+
+
+def test_builder_is_the_functions_put_together(geometry):
+    X, neighbors, dimension = geometry
+    builder = asbc.GraphBuilder().fit(X)
+    assert np.array_equal(builder.dimension_, dimension)
+    choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
+    assert np.array_equal(builder.bandwidth_.sigma, choice.sigma)
+    A = asbc.to_graph(neighbors, asbc.nnk_weights(X, neighbors, choice.sigma, k_min=6))
+    assert np.array_equal(A.toarray(), builder.graph_.toarray())
+
+
+def test_blocks_and_shared_pairs_change_nothing(monkeypatch, clouds):
+    expected = asbc.GraphBuilder(sharpen=True).fit(clouds[0])
+    monkeypatch.setattr(graph_module, "_SHARED_BYTES", 0)
+    monkeypatch.setattr(neighbors_module, "_PAIR_BLOCK", 13)
+    found = asbc.GraphBuilder(sharpen=True).fit(clouds[0])
+    assert np.array_equal(found.graph_.toarray(), expected.graph_.toarray())
+    assert np.array_equal(found.bandwidth_.sigma, expected.bandwidth_.sigma)
+
+
+@pytest.mark.parametrize("builder", BUILDERS, ids=repr)
+def test_unseen_points_get_rows_against_the_fitted_ones(builder, clouds):
+    X = clouds[0]
+    builder = clone(builder).fit(X[::2])
+    rows = builder.transform(X[1::2])
+    assert rows.shape == (120, 120)
+    np.testing.assert_allclose(rows.sum(axis=1), 1)
+    assert (rows.data > 0).all()
+
+
+def test_unseen_points_one_by_one_or_together(clouds):
+    X = clouds[0]
+    builder = asbc.GraphBuilder(dimension="levina_bickel").fit(X[:200])
+    together = builder.transform(X[200:]).toarray()
+    alone = np.concatenate([builder.transform(x[None]).toarray() for x in X[200:]])
+    assert np.array_equal(together, alone)
+
+
+def test_a_left_out_point_gets_the_row_it_would_have_had(clouds):
+    # The row of a node depends on its neighbours alone, so leaving it out and asking again must give it back.
+    X = clouds[0]
+    whole = asbc.GraphBuilder(dimension="levina_bickel", symmetrize=None).fit(X)
+    rest = asbc.GraphBuilder(dimension="levina_bickel").fit(np.delete(X, 17, axis=0))
+    row = rest.transform(X[17:18]).toarray()[0]
+    np.testing.assert_allclose(np.insert(row, 17, 0.0), whole.graph_.toarray()[17], atol=1e-12)
+
+
+def test_goes_straight_into_clustering_and_pipelines():
+    X, y = load_digits(return_X_y=True)
+    keep = y < 4
+    A = asbc.GraphBuilder(metric="cosine").fit_transform(X[keep])
+    labels = SpectralClustering(4, affinity="precomputed", assign_labels="cluster_qr").fit_predict(A)
+    assert normalized_mutual_info_score(y[keep], labels) > 0.8
+    pipeline = make_pipeline(StandardScaler(), asbc.GraphBuilder(k_cand=10))
+    assert pipeline.fit_transform(X[:100]).shape == (100, 100)
+    assert pipeline.transform(X[100:103]).shape == (3, 100)
+    pipeline.set_params(graphbuilder__bandwidth=asbc.SpectralBandwidth(), graphbuilder__bandwidth__gamma=0.5)
+    assert pipeline[-1].get_params()["bandwidth__gamma"] == 0.5
+
+
+def test_survives_pickling(clouds):
+    builder = asbc.GraphBuilder().fit(clouds[0])
+    again = pickle.loads(pickle.dumps(builder))
+    assert np.array_equal(again.transform(clouds[0][:5]).toarray(), builder.transform(clouds[0][:5]).toarray())
+
+
+def test_random_state(clouds):
+    def graph(state):
+        return asbc.GraphBuilder(random_state=state).fit(clouds[0]).dimension_
+
+    assert np.array_equal(graph(3), graph(np.int64(3)))
+    assert not np.array_equal(graph(3), graph(4))
+    assert np.array_equal(graph(np.random.RandomState(1)), graph(np.random.RandomState(1)))
+    assert not np.array_equal(graph(None), graph(None))
+
+
+INPUTS = {
+    "more duplicates than k_cand": lambda rng: np.r_[np.ones((50, 3)), rng.normal(size=(60, 3))],
+    "all the same": lambda rng: np.ones((60, 4)),
+    "collinear": lambda rng: np.linspace(0, 1, 100)[:, None] * np.ones(5),
+    "n = k + 1": lambda rng: rng.normal(size=(31, 4)),
+    "one column": lambda rng: rng.normal(size=(100, 1)),
+    "float16": lambda rng: rng.normal(size=(100, 6)).astype(np.float16),
+    "integers": lambda rng: rng.integers(0, 4, (100, 3)),
+    "fortran order": lambda rng: np.asfortranarray(rng.normal(size=(100, 6))),
+    "lists": lambda rng: rng.normal(size=(60, 2)).tolist(),
+    "tiny": lambda rng: rng.normal(size=(100, 6)) * 1e-100,
+    "huge": lambda rng: rng.normal(size=(100, 6)) * 1e100,
+}
+
+
+@pytest.mark.parametrize("weights", ["uniform", "gaussian", "nnk"])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_inputs_that_must_work(kind, weights):
+    X = INPUTS[kind](np.random.default_rng(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", asbc.ConstantNeighborhoodWarning)
+        builder = asbc.GraphBuilder(weights, sharpen=True).fit(X)
+        rows = builder.transform(X[:3])
+    assert np.isfinite(builder.graph_.data).all()
+    np.testing.assert_allclose(builder.weights_.sum(axis=1), 1)
+    np.testing.assert_allclose(rows.sum(axis=1), 1)
+
+
+def test_read_only_memory_map(tmp_path, clouds):
+    np.save(tmp_path / "x.npy", clouds[0])
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    expected = asbc.GraphBuilder().fit_transform(clouds[0])
+    assert np.array_equal(asbc.GraphBuilder().fit_transform(mapped).toarray(), expected.toarray())
+
+
+@pytest.mark.parametrize(
+    "parameters, error, message",
+    [
+        ({"weights": "knn"}, ValueError, "weights must be one of 'uniform', 'gaussian', 'nnk'; got 'knn'"),
+        ({"k_cand": 7}, ValueError, "k_cand must be a whole number of at least 8; got 7"),
+        ({"k_cand": 240}, ValueError, "k_cand=240 neighbours need more than 240 nodes; got n_samples = 240"),
+        ({"k_cand": 9}, ValueError, "k_mle must be a whole number from 1 to 9, the candidates of a node; got 10"),
+        ({"k_min": 31}, ValueError, "k_min must be a whole number from 0 to 30"),
+        ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
+        ({"metric": "l1"}, ValueError, "metric must be 'euclidean' or 'cosine'; got 'l1'"),
+        ({"dimension": "pca"}, ValueError, "dimension must be 'mst' or 'levina_bickel'; got 'pca'"),
+        ({"bandwidth": 0.5}, TypeError, r"bandwidth must be a rule such as asbc.SpectralBandwidth\(\).*got 0.5"),
+        ({"bandwidth": asbc.SpectralBandwidth(gamma=0)}, ValueError, "gamma must be a positive number; got 0"),
+        ({"bandwidth": asbc.Fixed(0)}, ValueError, "value must be a positive number; got 0"),
+    ],
+)
+def test_bad_parameters(parameters, error, message, clouds):
+    with pytest.raises(error, match=message):
+        asbc.GraphBuilder(**parameters).fit(clouds[0])
+
+
+def test_bad_shapes(geometry):
+    _, neighbors, _ = geometry
+    with pytest.raises(ValueError, match=r"weights must have the shape \(240, 30\) of the neighbours; got \(240, 29\)"):
+        asbc.to_graph(neighbors, np.ones((240, 29)))
+    with pytest.raises(ValueError, match="symmetrize must be"):
+        asbc.to_graph(neighbors, np.ones((240, 30)), symmetrize="min")
+
+
+SEEN_AS_UNSEEN = (
+    "fit_transform gives the symmetric graph without self loops; transform treats every point as unseen and so "
+    "finds a fitted point itself, at distance zero. The two differ by design."
+)
+EXPECTED_TO_FAIL = {
+    "check_transformer_general": SEEN_AS_UNSEEN,
+    "check_transformer_data_not_an_array": SEEN_AS_UNSEEN,
+    "check_methods_sample_order_invariance": (
+        "The permutations behind an unseen point's dimension are seeded by its place among the queries, so that a "
+        "call is repeatable; another order draws other permutations."
+    ),
+    "check_methods_subset_invariance": "The same: a query's permutations are seeded by its place.",
+}
+
+
+def _checks():
+    # One more check skips itself: scikit-learn tries array API inputs only where SCIPY_ARRAY_API is set.
+    # The smallest candidate set, since many checks bring ten to thirty samples.
+    builder = asbc.GraphBuilder(k_cand=8, k_min=2, bandwidth=asbc.SpectralBandwidth(k_mle=4))
+    return list(estimator_checks_generator(builder, expected_failed_checks=EXPECTED_TO_FAIL, mark=None))
+
+
+@pytest.mark.parametrize(
+    "estimator, check", _checks(), ids=lambda value: getattr(getattr(value, "func", None), "__name__", "")
+)
+def test_scikit_learn_accepts_it(estimator, check):
+    name = getattr(check, "func", check).__name__
+    if name in EXPECTED_TO_FAIL:
+        with pytest.raises(AssertionError):
+            check(estimator)
+    else:
+        check(estimator)

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+import asbc
+from tests import twins
+
+
+@pytest.fixture(scope="module")
+def choice(geometry):
+    return asbc.SpectralBandwidth().select(*geometry)
+
+
+def test_uniform_and_gaussian(geometry, choice):
+    _, neighbors, _ = geometry
+    assert (asbc.uniform_weights(neighbors) == 1).all()
+    expected = np.exp(-(neighbors.distances**2) / (2 * choice.sigma[:, None] ** 2))
+    np.testing.assert_allclose(asbc.gaussian_weights(neighbors, choice.sigma), expected)
+    s = choice.sigma
+    mutual = np.exp(-(neighbors.distances**2) / (2 * s[:, None] * s[neighbors.indices]))
+    np.testing.assert_allclose(asbc.gaussian_weights(neighbors, s, neighbor_sigma=s), mutual)
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 5.0])
+def test_nnk_is_optimal_on_every_node(geometry, choice, factor):
+    X, neighbors, _ = geometry
+    sigma = factor * choice.sigma
+    W = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    for i in range(neighbors.n):
+        K, b = twins.nnk_problem(X, neighbors.indices[i], neighbors.distances[i], sigma[i])
+        assert twins.kkt_residual(K, b, W[i]) < 1e-8
+        assert twins.nnk_objective(K, b, W[i]) <= twins.nnk_objective(K, b, twins.nnk(K, b)) + 1e-8
+
+
+def test_k_min_adds_the_nearest_with_their_kernel_weight(geometry, choice):
+    X, neighbors, _ = geometry
+    sigma = 3 * choice.sigma
+    bare = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    full = asbc.nnk_weights(X, neighbors, sigma, k_min=12)
+    assert ((bare > 0).sum(axis=1) < 12).any()
+    assert ((full > 0).sum(axis=1) >= 12).all()
+    kernel = asbc.gaussian_weights(neighbors, sigma)
+    added = (full > 0) & (bare == 0)
+    np.testing.assert_allclose(full[added], kernel[added], rtol=1e-12)
+    assert np.array_equal(full[~added], bare[~added])
+    for i in range(neighbors.n):  # no neighbour is passed over for one farther away
+        absent = np.flatnonzero(full[i] == 0)
+        if added[i].any() and len(absent):
+            assert np.flatnonzero(added[i]).max() < absent.min()
+
+
+def test_reference_solver_is_never_better(geometry, choice):
+    X, neighbors, _ = geometry
+    sigma = 2 * choice.sigma
+    exact = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    dropping = asbc.nnk_weights(X, neighbors, sigma, k_min=0, solver="reference")
+    worse = 0
+    for i in range(0, neighbors.n, 5):
+        K, b = twins.nnk_problem(X, neighbors.indices[i], neighbors.distances[i], sigma[i])
+        gap = twins.nnk_objective(K, b, dropping[i]) - twins.nnk_objective(K, b, exact[i])
+        assert gap > -1e-12
+        worse += gap > 1e-9
+    assert worse > 0
+
+
+def test_row_weights_apply_what_the_choice_asks_for(geometry):
+    X, neighbors, dimension = geometry
+    tuned = asbc.SelfTuning().select(X, neighbors, dimension)
+    s = neighbors.distances[:, 6]
+    expected = np.exp(-(neighbors.distances**2) / (s[:, None] * s[neighbors.indices]))
+    np.testing.assert_allclose(asbc.row_weights("gaussian", X, neighbors, tuned), expected)
+    dense = asbc.DensityNormalised().select(X, neighbors, dimension)
+    kernel = asbc.gaussian_weights(neighbors, dense.sigma)
+    q = 1 + kernel.sum(axis=1)
+    np.testing.assert_allclose(
+        asbc.row_weights("gaussian", X, neighbors, dense), kernel / (q[:, None] * q[neighbors.indices])
+    )
+
+
+def test_sharpening_keeps_the_support_and_follows_its_formula(geometry, choice):
+    X, neighbors, _ = geometry
+    W = asbc.nnk_weights(X, neighbors, choice.sigma)
+    sharp = asbc.sharpen(W, choice.sigma)
+    assert np.array_equal(sharp > 0, W > 0)
+    p = np.clip(np.median(choice.sigma) / choice.sigma, 0.2, 2)[:, None]
+    expected = np.where(W > 0, W, 0) ** p * (W > 0)
+    np.testing.assert_allclose(sharp, expected / expected.sum(axis=1, keepdims=True), rtol=1e-12)
+    assert (asbc.sharpen(np.zeros((3, 4)), [1.0, 2.0, 3.0]) == 0).all()
+    tiny = asbc.sharpen(np.full((1, 3), 1e-300), [0.1], center=1.0)
+    np.testing.assert_allclose(tiny, 1 / 3)
+
+
+@pytest.mark.parametrize("sigma", [0, -1.0, np.nan, np.inf])
+def test_bad_sigma(geometry, sigma):
+    X, neighbors, _ = geometry
+    values = np.ones(240)
+    values[17] = sigma
+    for call in (lambda: asbc.nnk_weights(X, neighbors, values), lambda: asbc.gaussian_weights(neighbors, values)):
+        with pytest.raises(ValueError, match="sigma must be positive and finite; node 17 has"):
+            call()
+
+
+def test_other_bad_arguments(geometry, choice):
+    X, neighbors, _ = geometry
+    with pytest.raises(ValueError, match=r"sigma must be one number or have shape \(240,\).*got \(3,\)"):
+        asbc.nnk_weights(X, neighbors, np.ones(3))
+    with pytest.raises(ValueError, match="k_min must be a whole number from 0 to 30"):
+        asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
+    with pytest.raises(ValueError, match="solver must be 'exact' or 'reference'; got 'fast'"):
+        asbc.nnk_weights(X, neighbors, 1.0, solver="fast")
+    with pytest.raises(ValueError, match="weights must be one of 'uniform', 'gaussian', 'nnk'; got 'knn'"):
+        asbc.row_weights("knn", X, neighbors, choice)
+    with pytest.raises(ValueError, match="choice is needed for 'nnk' weights"):
+        asbc.row_weights("nnk", X, neighbors, None)
