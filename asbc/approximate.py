@@ -35,8 +35,8 @@ OPTIONS: dict[str, dict[str, int | None]] = {
 }
 _SPARE = 8  # candidates beyond those wanted: single precision may misplace the last few
 _TILE = 65536  # rows of X that exact search looks at together
-_TRAINING_ROWS = 64  # a list
-_ROUNDS = 10  # of k-means; the lists need to be balanced, not optimal
+_TRAINING_ROWS = 32  # a list
+_ROUNDS = 8  # of k-means; the lists need to be balanced, not optimal
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def search_approximately(
         if queries is None:
             found = find_rows(X, rows[block], index, k)
         else:
-            found = _decide(X, queries[block], index.candidates(X, queries[block], None, k), k, None)
+            found = _decide(X, queries[block], *index.candidates(X, queries[block], None, k), k, None)
         indices[block], distances[block] = found[:2]
     rng = np.random.default_rng([seed, len(source)])
     checked = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
@@ -153,7 +153,7 @@ def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.floa
     vectors = _take(X, rows)
     if index is None:
         return *exact_distances(X, vectors, k, rows), 0
-    return _decide(X, vectors, index.candidates(X, vectors, rows, k + 1), k, rows)
+    return _decide(X, vectors, *index.candidates(X, vectors, rows, k + 1), k, rows)
 
 
 def _take(X: Floats, rows: Ids) -> Floats:
@@ -162,18 +162,21 @@ def _take(X: Floats, rows: Ids) -> Floats:
     return np.ascontiguousarray(X[rows])
 
 
-def _decide(X, vectors, candidates, k, own) -> tuple[Ids, NDArray[np.float64], int]:
+def _decide(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
     """The k nearest of the candidates by exact distance and then id; short rows are searched exactly.
 
-    `own` are the ids that the vectors have themselves in X, if they are rows of it.
+    `squared` are the candidates' distances if the index has them, in the bits of `listed_distances`; `own` are the
+    ids that the vectors have themselves in X, if they are rows of it.
     """
-    ids = np.sort(np.asarray(candidates, np.int64), axis=1)
-    if ids.size and (ids[:, 0].min() < -1 or ids[:, -1].max() >= len(X)):
-        raise ValueError(f"the index does not belong to X: it refers to rows beyond the {len(X)} there are.")
-    ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+    if squared is None:
+        ids = np.sort(np.asarray(ids, np.int64), axis=1)
+        if ids.size and (ids[:, 0].min() < -1 or ids[:, -1].max() >= len(X)):
+            raise ValueError(f"the index does not belong to X: it refers to rows beyond the {len(X)} there are.")
+        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+        squared = listed_distances(X, np.ascontiguousarray(vectors), ids)
     if own is not None:
-        ids[ids == own[:, None]] = -1
-    squared = listed_distances(X, np.ascontiguousarray(vectors), ids)
+        taken = ids == own[:, None]
+        ids, squared = np.where(taken, -1, ids), np.where(taken, np.inf, squared)
     order = np.lexsort((ids, squared))[:, :k]
     ids = np.take_along_axis(ids, order, axis=1)
     squared = np.take_along_axis(squared, order, axis=1)
@@ -286,8 +289,11 @@ class InvertedLists:
         offset = self.starts[self.first_lists[part]]
         return self.parts[part][self.starts[number] - offset : self.starts[number + 1] - offset]
 
-    def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> Ids:
-        """The `wanted` nearest in the lists looked at, and a few more: (m, wanted + spare) rows of X, -1 for none."""
+    def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
+        """The `wanted` nearest in the lists looked at, and a few more, in no order.
+
+        Returns rows of X (m, wanted + spare), -1 for none, and their squared distances, infinity for none.
+        """
         kept = wanted + _SPARE
         lists = search_neighbors(self.centroids, self.n_probe, queries=vectors).indices
         threads = get_num_threads()
@@ -304,16 +310,16 @@ class InvertedLists:
             position = np.take_along_axis(position, nearest, axis=1)
         found = np.where(position >= 0, self.members[position], -1)
         error = (X.shape[1] + 16) * np.finfo(np.float32).eps / 2 * np.max(reaches, axis=0) ** 2
-        exact = np.sort(listed_distances(X, np.ascontiguousarray(vectors), found), axis=1)
-        certain = np.isinf(bound) | (exact[:, wanted - 1] < bound - error)
+        squared = listed_distances(X, np.ascontiguousarray(vectors), found)
+        certain = np.isinf(bound) | (np.partition(squared, wanted - 1, axis=1)[:, wanted - 1] < bound - error)
         for row in np.flatnonzero(~certain):
             spans = [self.members[self.starts[number] : self.starts[number + 1]] for number in lists[row]]
             every = np.concatenate(spans)
             distances = listed_distances(X, np.ascontiguousarray(vectors[row : row + 1]), every[None])[0]
-            nearest = every[np.lexsort((every, distances))[:kept]]
-            found[row, : len(nearest)] = nearest
-            found[row, len(nearest) :] = -1
-        return found
+            nearest = np.lexsort((every, distances))[:kept]
+            found[row], squared[row] = -1, np.inf
+            found[row, : len(nearest)], squared[row, : len(nearest)] = every[nearest], distances[nearest]
+        return found, squared
 
     def _scan(self, vectors, lists, kept: int, turn: int, turns: int):
         """Every so many-th list against the vectors that look at it: heaps of squared distances and positions.
@@ -384,9 +390,9 @@ class HNSW:
             faiss.omp_set_num_threads(threads)
         return cls(index, settings["ef_search"])
 
-    def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> Ids:
+    def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, None]:
         self._index.hnsw.efSearch = max(self._index.hnsw.efSearch, wanted + _SPARE)
-        return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + _SPARE)[1]
+        return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + _SPARE)[1], None
 
     def save(self, path: Path) -> None:
         import_faiss().write_index(self._index, os.fspath(path))
@@ -402,8 +408,8 @@ class Listed:
     def __init__(self, ids: NDArray[np.integer]):
         self._ids = ids
 
-    def candidates(self, X: Floats, vectors: Floats, rows: Ids, wanted: int) -> Ids:
-        return np.asarray(self._ids[rows], np.int64)
+    def candidates(self, X: Floats, vectors: Floats, rows: Ids, wanted: int) -> tuple[Ids, None]:
+        return np.asarray(self._ids[rows], np.int64), None
 
 
 def nn_descent_candidates(X: Floats, k: int, n_trees: int, seed: int) -> NDArray[np.int32]:

@@ -221,9 +221,8 @@ def _directed(job: Job, block: int) -> tuple[NDArray[np.float64], sparse.csr_arr
     if job.plan["builder"]["sharpen"] and job.rule is not None:
         sigma = job.array("filled")
         weights = sharpen(weights, np.array(sigma[start:stop]), center=float(np.median(sigma)))
-    else:
-        weights = normalize_weights(weights)
     graph = to_graph(Neighbors(indices, distances, start), weights, symmetrize=None, n_columns=job.plan["n"])
+    weights = normalize_weights(weights)
     return weights, graph
 
 

@@ -155,8 +155,7 @@ def whole_file(path: Path) -> Iterator[Any]:
 
 
 def write_array(path: Path, array: NDArray) -> None:
-    with whole_file(path) as file:
-        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+    write_joined(path, array.dtype, array.shape, [array])
 
 
 def write_joined(path: Path, dtype, shape: tuple[int, ...], pieces: Iterable[NDArray]) -> None:
@@ -167,7 +166,7 @@ def write_joined(path: Path, dtype, shape: tuple[int, ...], pieces: Iterable[NDA
         np.lib.format.write_array_header_1_0(file, header)
         for piece in pieces:
             rows += len(piece)
-            file.write(np.ascontiguousarray(piece, dtype).data)
+            file.write(np.ascontiguousarray(piece, dtype).data)  # tofile would not say why it stopped early
         if rows != shape[0]:
             raise GraphFileError(f"{path}: {rows} rows came, where {shape[0]} are expected.")
 

@@ -121,7 +121,7 @@ class Careless:
         out[:, 9:15] = near[:, :6]
         out[:, 15] = rows
         out[::2, 16 : 16 + 6] = near[::2, 6:12]
-        return out
+        return out, None
 
 
 def test_missing_repeated_and_own_candidates_are_repaired(X, exact):
@@ -134,7 +134,7 @@ def test_missing_repeated_and_own_candidates_are_repaired(X, exact):
 def test_rows_of_another_set_are_refused(X):
     class Wrong:
         def candidates(self, X, vectors, rows, wanted):
-            return np.full((len(rows), wanted), len(X))
+            return np.full((len(rows), wanted), len(X)), None
 
     with pytest.raises(ValueError, match="does not belong to X"):
         approximate.find_rows(X, np.arange(5), Wrong(), 12)

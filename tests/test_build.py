@@ -392,18 +392,8 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         rng = np.random.default_rng(0)
         np.save(tmp_path / f"{n}.npy", rng.normal(size=(n, 4)).astype(np.float32))
         out = tmp_path / f"g{n}"
-        command = [
-            *COMMAND,
-            str(tmp_path / f"{n}.npy"),
-            str(out),
-            "--k",
-            "8",
-            "--block",
-            "2000",
-            "--quiet",
-            "--weights",
-        ]
-        subprocess.run([*command, "gaussian"], check=True)
+        settings = ["--k", "8", "--block", "2000", "--weights", "gaussian", "--bandwidth", "0.5", "--quiet"]
+        subprocess.run([*COMMAND, str(tmp_path / f"{n}.npy"), str(out), *settings], check=True)
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]
     arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number a node may add
     assert peaks[80_000] < peaks[20_000] + arrays + 40e6, peaks
