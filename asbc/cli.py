@@ -225,4 +225,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # By its real name: Hydra imports this module again, and the two must share what they know.
+    from asbc.cli import main as start
+
+    start()

@@ -19,11 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from asbc.embeddings.arrays import Embeddings
 from asbc.embeddings.sample import stratified_sample
+from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.loggers import Job, Mirror
 from asbc.neighbors import normalize
-from asbc.results import Run, pack_hits, run_id
+from asbc.results import Run, run_id
 
 if TYPE_CHECKING:
     import pandas as pd

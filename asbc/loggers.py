@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from asbc.results import write_whole
 
@@ -177,14 +179,14 @@ class WandbSession(Session):
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
         axes = ["samples", "trial", "level"]
         for where, part in frame.groupby(axes, sort=True):
-            at = dict(zip(axes, where, strict=True))  # type: ignore[call-overload]
+            at = dict(zip(axes, where, strict=True))
             self.run.log(at | {f"{metric}/{method}": value for metric, method, value in _last(part)})
 
     def conclude(self, table: pd.DataFrame) -> None:
         import wandb
 
         shown = table.drop(columns=_NOT_SHOWN, errors="ignore")
-        means = table.groupby(["encoder", "metric", "method"], as_index=False)["value"].mean()
+        means = table.groupby(["encoder", "metric", "method"])["value"].mean().reset_index()
         for row in means.to_dict("records"):
             self.run.summary[f"{row['encoder']}/{row['metric']}/{row['method']}"] = row["value"]
         self.run.log({"results": wandb.Table(dataframe=shown)})
@@ -203,10 +205,18 @@ class WandbSession(Session):
 
 
 def has_key() -> bool:
-    """Whether W&B has a key to log in with."""
-    import wandb
-
-    return bool(wandb.api.api_key)
+    """Whether W&B has a key to log in with: in the environment, or where `wandb login` leaves it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
+    for place in places:
+        if place and Path(place).is_file():
+            try:
+                return netrc(str(place)).authenticators(host) is not None
+            except (NetrcParseError, OSError):
+                return False
+    return False
 
 
 def wandb_config(job: Job) -> dict[str, Any]:

@@ -124,6 +124,33 @@ def test_goes_straight_into_clustering_and_pipelines():
     assert pipeline[-1].get_params()["bandwidth__gamma"] == 0.5
 
 
+def test_umap_lays_the_graph_out():
+    umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
+    X, y = load_digits(return_X_y=True)
+    keep = y < 3
+    A = asbc.GraphBuilder(metric="cosine").fit_transform(X[keep])
+    layout, _ = umap.simplicial_set_embedding(
+        X[keep],
+        A,
+        2,
+        1.0,
+        1.58,
+        0.9,
+        1.0,
+        5,
+        60,
+        "spectral",
+        np.random.RandomState(0),
+        "euclidean",
+        {},
+        False,
+        {},
+        False,
+    )
+    neighbors = asbc.search_neighbors(layout, 10)
+    assert (y[keep][neighbors.indices] == y[keep][:, None]).mean() > 0.9
+
+
 def test_survives_pickling(clouds):
     builder = asbc.GraphBuilder().fit(clouds[0])
     again = pickle.loads(pickle.dumps(builder))

@@ -1,7 +1,6 @@
 import json
 import threading
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +11,10 @@ from asbc.results import (
     ResultsError,
     Run,
     collect,
-    pack_hits,
     read_rows,
     read_status,
     run_id,
     runs,
-    unpack_hits,
     write_rows,
     write_whole,
 )
@@ -189,12 +186,3 @@ def test_columns_of_different_runs_are_joined(tmp_path):
             run.finish()
     table = collect(tmp_path)
     assert set(table.columns) == {"value", "gamma", "k", "note"} and len(table) == 2
-
-
-def test_hits_survive_packing():
-    rng = np.random.default_rng(0)
-    nodes = rng.permutation(101)[:37]
-    right = rng.random(37) < 0.5
-    hits = unpack_hits(*pack_hits(nodes, right, 101))[:101]
-    np.testing.assert_array_equal(hits[nodes], right.astype(int))
-    assert (np.delete(hits, nodes) == -1).all()

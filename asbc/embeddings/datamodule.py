@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import urllib.error
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,26 +73,26 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             raise ValueError(
                 f"dataset={dataset!r}: wanted is cifar10, cifar100, imagefolder or a Dataset by its _target_"
             )
-        if dataset in list(_CIFAR) and split not in ("train", "test"):
-            raise ValueError(f"split={split!r}: wanted is train or test")
+        if dataset == "imagefolder" and not root:
+            raise ValueError("root: the folder of images is wanted for dataset=imagefolder")
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: 1 or more is wanted")
         self.source, self.split, self.download = dataset, split, download
+        self.cifar: Any = getattr(torchvision.datasets, _CIFAR[dataset]) if dataset in tuple(_CIFAR) else None
+        if self.cifar and split not in ("train", "test"):
+            raise ValueError(f"split={split!r}: wanted is train or test")
         self.root = Path(root).expanduser() if root else cache_folder(cache) / "images"
-        if dataset == "imagefolder" and not root:
-            raise ValueError("root: the folder of images is wanted for dataset=imagefolder")
         self.transform, self.image_size = transform, image_size
         self.batch_size, self.num_workers = batch_size, num_workers
         self.dataset: Any = None
         self.rows: NDArray | None = None
 
     def prepare_data(self) -> None:
-        if self.source not in list(_CIFAR) or self._cifar_is_there():
+        if self.cifar is None or self.dataset is not None or self._cifar_is_there():
             return
-        kind = getattr(torchvision.datasets, _CIFAR[str(self.source)])
         by_hand = (
-            f"To go on without this download, get {kind.url} on another machine and unpack it in {self.root} "
-            f"(which gives {self.root / kind.base_folder})."
+            f"To go on without this download, get {self.cifar.url} on another machine and unpack it in {self.root} "
+            f"(which gives {self.root / self.cifar.base_folder})."
         )
         if not self.download:
             raise FileNotFoundError(f"{self.source} is not in {self.root}, and download=false. {by_hand}")
@@ -101,18 +102,15 @@ class EmbeddingDataModule(lightning.LightningDataModule):
                 if self._cifar_is_there():
                     return
                 try:
-                    kind(self.root, train=self.split == "train", download=True)
-                except (OSError, RuntimeError) as error:
-                    if isinstance(error, OSError) and error.errno and not hasattr(error, "reason"):
-                        raise
+                    self.cifar(self.root, download=True)
+                except (urllib.error.URLError, ConnectionError, TimeoutError, RuntimeError) as error:
                     raise ConnectionError(f"{self.source} could not be downloaded: {error}. {by_hand}") from error
 
     def setup(self, stage: str | None = None) -> None:
         if self.dataset is not None:
             return
-        if self.source in list(_CIFAR):
-            kind = getattr(torchvision.datasets, _CIFAR[str(self.source)])
-            self.dataset = kind(self.root, train=self.split == "train")
+        if self.cifar is not None:
+            self.dataset = self.cifar(self.root, train=self.split == "train")
         elif self.source == "imagefolder":
             folder = self.root / self.split if (self.root / self.split).is_dir() else self.root
             if not folder.is_dir():
@@ -163,8 +161,8 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     def _cifar_is_there(self) -> bool:
         try:
-            getattr(torchvision.datasets, _CIFAR[str(self.source)])(self.root, train=self.split == "train")
-        except RuntimeError:
+            self.dataset = self.cifar(self.root, train=self.split == "train")
+        except RuntimeError:  # torchvision's word for files that are missing or do not have their md5 sum
             return False
         return True
 

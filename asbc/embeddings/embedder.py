@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -149,10 +150,7 @@ def embed(
     shape = (len(images.dataset), _width(encoder.model, first.images))
     writer = EmbeddingWriter(store, key, shape, bool(len(first.labels)), manifest)
     try:
-        with warnings.catch_warnings():
-            # Lightning looks for a sampler to tell which rows a batch has; here batches say so themselves.
-            warnings.filterwarnings("ignore", "Couldn't infer the batch indices")
-            warnings.filterwarnings("ignore", "Total length of `DataLoader` across ranks is zero")
+        with _quiet_lightning():
             runner = lightning.Trainer(
                 **options,
                 logger=False,
@@ -178,3 +176,19 @@ def _width(model: nn.Module, image: Tensor) -> int:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise ValueError(f"the model must give features of shape (1, d) for one image, got {got}")
     return features.shape[1]
+
+
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Keep Lightning from listing devices and giving tips, and from two warnings that do not apply."""
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            # It looks for a sampler to tell which rows a batch has; here batches say so themselves.
+            warnings.filterwarnings("ignore", "Couldn't infer the batch indices")
+            warnings.filterwarnings("ignore", "Total length of `DataLoader` across ranks is zero")
+            yield
+    finally:
+        logger.setLevel(level)

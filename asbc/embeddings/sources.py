@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +123,24 @@ class EncoderSource:
 
     def embed(self) -> Path:
         """Folder of the embeddings in the store, made now if it is not there."""
+        if isinstance(self.source, str) and self.source not in ("checkpoint", "timm"):
+            raise ValueError(
+                f"source={self.source!r}: wanted is published, checkpoint, timm, "
+                "or a function of your own that returns an Encoder"
+            )
+        if self.source == "checkpoint" and not self.path:
+            raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
+
         from asbc.embeddings.datamodule import EmbeddingDataModule
         from asbc.embeddings.embedder import embed
+        from asbc.embeddings.encoders import solo_checkpoint, timm_model
 
-        encoder = self._encoder()
+        if self.source == "checkpoint":
+            encoder = solo_checkpoint(str(self.path), self.trust_checkpoint)
+        elif self.source == "timm":
+            encoder = timm_model(self.model, self.path, self.trust_checkpoint)
+        else:
+            encoder = cast("Encoder", self.source)
         images = EmbeddingDataModule(
             self.dataset,
             self.split,
@@ -145,22 +159,6 @@ class EncoderSource:
             "split": self.split,
         }
         return embed(encoder, images, Store(self.cache), names, dict(self.trainer))
-
-    def _encoder(self) -> Encoder:
-        from asbc.embeddings.encoders import Encoder, solo_checkpoint, timm_model
-
-        if isinstance(self.source, Encoder):
-            return self.source
-        if self.source == "timm":
-            return timm_model(self.model, self.path, self.trust_checkpoint)
-        if self.source != "checkpoint":
-            raise ValueError(
-                f"source={self.source!r}: wanted is published, checkpoint, timm, "
-                "or a function of your own that returns an Encoder"
-            )
-        if not self.path:
-            raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
-        return solo_checkpoint(self.path, self.trust_checkpoint)
 
 
 def _dataset_name(dataset: str | Dataset, root: str | None) -> str:

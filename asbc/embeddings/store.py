@@ -8,6 +8,7 @@ on with the rows that are missing, and no others.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -186,10 +187,13 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype) -> None:
         )
         size = file.tell() + int(np.prod(shape)) * np.dtype(dtype).itemsize
         file.flush()
+        file.truncate(size)
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            file.truncate(size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems cannot reserve
+                    raise
 
 
 def _write_rows(path: Path, rows: NDArray, values: NDArray) -> None:

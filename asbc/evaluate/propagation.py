@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.evaluate.labels import encode_labels
-from asbc.kernels.propagate import STRIP, propagate_round
+from asbc.kernels.propagate import STRIP, propagate_strips
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Propagation:
     predicted : (n,) int64
         Best class number; -1 where no label arrived. Equal scores go to the smaller class number.
     rounds : int
+        The most that any class took.
     converged : bool
         Whether the tolerance was met before the rounds ran out.
     """
@@ -106,17 +107,11 @@ def propagate(
     source = np.zeros((strips, n, STRIP))
     seen = np.flatnonzero(shown)
     source[codes[seen] // STRIP, seen, codes[seen] % STRIP] = 1.0 - alpha
-    old, new = source.copy(), np.empty_like(source)
-    rounds, left = 0, np.inf
     bound = max(1.0, alpha / (1.0 - alpha))
-    parts = max(1, n // 4096)
-    while rounds < max_rounds and not left < tol:
-        left = bound * propagate_round(P.indptr, P.indices, P.data, alpha, source, old, new, parts)
-        old, new = new, old
-        rounds += 1
-    scores = np.ascontiguousarray(old.transpose(1, 0, 2).reshape(n, strips * STRIP)[:, :c])
+    limits, rounds, change = propagate_strips(P.indptr, P.indices, P.data, alpha, source, max_rounds, tol / bound)
+    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * STRIP)[:, :c])
     predicted = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
-    return Propagation(scores, predicted, rounds, bool(left < tol))
+    return Propagation(scores, predicted, int(rounds.max()), bool((change < tol / bound).all()))
 
 
 def propagation_hits(

@@ -14,10 +14,12 @@ from PIL import Image
 from rich.console import Console
 from torch import nn
 
+from asbc import GraphBuilder, normalize
 from asbc.embeddings import cli
 from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
+from asbc.evaluate.loo import loo_accuracy
 
 from .small import checkpoint_of, new_args, write_checkpoint
 
@@ -103,6 +105,10 @@ def test_errors_of_the_command(tmp_path):
     assert run.returncode == 1
     assert re.search(r"Could not find 'embedding/sinclair'.*simclr", run.stderr, re.DOTALL)
     assert list(tmp_path.iterdir()) == [], "no folder is left behind"
+    sweep = ("-m", "embedding=simclr,byol", "embedding.source=checkpoint")
+    run = asbc_embed(*sweep, cwd=tmp_path, cache=tmp_path / "cache")
+    assert run.returncode == 1
+    assert "#1 : embedding=byol" in run.stdout, "a failed job does not stop the next"
 
 
 # ---- the guide
@@ -168,9 +174,6 @@ def test_the_guide_names_every_leaf():
 
 
 def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache):
-    from asbc import GraphBuilder, normalize
-
-    evaluate = pytest.importorskip("asbc.evaluate.loo", reason="the evaluators are not here yet")
     loaded = source(
         "embedding=simclr",
         "embedding.source=checkpoint",
@@ -180,9 +183,9 @@ def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache)
     ).load()
     builder = GraphBuilder(k_cand=12).fit(normalize(loaded.vectors))
     indices, weights = builder.neighbors_.indices, builder.weights_
-    accuracy = evaluate.loo_accuracy(indices, weights, loaded.labels)
+    accuracy = loo_accuracy(indices, weights, loaded.labels)
     assert accuracy >= 0.9, "the two classes differ in brightness, which any network sees"
     shuffled = np.random.default_rng(0).permutation(loaded.labels)
-    assert evaluate.loo_accuracy(indices, weights, shuffled) < 0.8
+    assert loo_accuracy(indices, weights, shuffled) < 0.8
     entry = Files(str(Store().entries()[0][0])).load()
     assert entry.fingerprint == loaded.fingerprint

@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import os
 import zipfile
@@ -7,6 +6,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from omegaconf import OmegaConf
 from PIL import Image
 from torch.nn import functional as F
 
@@ -122,10 +122,8 @@ def _alone(folder):
     return folder / "alone" / file.name
 
 
-@pytest.mark.skipif(importlib.util.find_spec("solo") is None, reason="solo-learn is not installed")
 def test_features_equal_solo_learns_own(resnet):
-    from omegaconf import OmegaConf
-    from solo.methods import SimCLR
+    methods = pytest.importorskip("solo.methods", reason="solo-learn is not installed")
 
     config = {
         **new_args(),
@@ -135,7 +133,7 @@ def test_features_equal_solo_learns_own(resnet):
         "scheduler": {"name": "none"},
         "max_epochs": 1,
     }
-    theirs = SimCLR(OmegaConf.create(config)).eval()
+    theirs = methods.SimCLR(OmegaConf.create(config)).eval()
     theirs.backbone.load_state_dict(resnet[1].state_dict())
     with torch.inference_mode():
         expected = theirs(IMAGES)["feats"].numpy()
@@ -231,8 +229,6 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path, resnet, zipped):
 
 
 def test_harmless_objects_are_refused_too(tmp_path, resnet):
-    from omegaconf import OmegaConf
-
     torch.save({**checkpoint_of(resnet[1]), "hyper_parameters": OmegaConf.create({"a": 1})}, tmp_path / "a.ckpt")
     with pytest.raises(ValueError, match=r"refused, .* omegaconf\.dictconfig\.DictConfig"):
         solo_checkpoint(tmp_path / "a.ckpt")

@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import wilcoxon
 
 from asbc.evaluate.comparison import compare, compare_methods
-from asbc.results import pack_hits
+from asbc.evaluate.hits import pack_hits
 
 
 def test_clear_difference_holds_and_its_mirror_does_not():

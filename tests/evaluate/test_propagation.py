@@ -16,7 +16,7 @@ def random_graph(rng, n, k):
     return sp.csr_array(W.maximum(W.T))
 
 
-def slow_rounds(W, codes, shown, n_classes, alpha, max_rounds, tol):
+def slow_rounds(W, codes, shown, n_classes, alpha, rounds):
     """The recursion as it is written, dense."""
     W = W.toarray()
     degree = W.sum(axis=1)
@@ -25,34 +25,24 @@ def slow_rounds(W, codes, shown, n_classes, alpha, max_rounds, tol):
     Y = np.zeros((len(W), n_classes))
     Y[shown, codes[shown]] = 1
     F = (1 - alpha) * Y
-    done = 0
-    while done < max_rounds:
-        done += 1
-        new = alpha * P @ F + (1 - alpha) * Y
-        change = np.abs(new - F).max()
-        F = new
-        if change * max(1, alpha / (1 - alpha)) < tol:
-            break
-    return F, done
+    for _ in range(rounds):
+        F = alpha * P @ F + (1 - alpha) * Y
+    return F
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.integers(5, 60),
-    classes=st.integers(1, 19),
-    rounds=st.integers(1, 40),
-)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(5, 60), classes=st.integers(1, 19), rounds=st.integers(1, 40))
 def test_equals_the_slow_twin(seed, n, classes, rounds):
     rng = np.random.default_rng(seed)
     W = random_graph(rng, n, min(4, n - 1))
     codes = rng.integers(0, classes, n)
     shown = rng.random(n) < 0.3
     shown[0] = True
-    result = propagate(W, codes, shown, n_classes=classes, max_rounds=rounds)
-    expected, done = slow_rounds(W, codes, shown, classes, 0.85, rounds, 1e-6)
+    result = propagate(W, codes, shown, n_classes=classes, max_rounds=rounds, tol=0)
+    assert result.rounds == rounds and not result.converged
+    expected = slow_rounds(W, codes, shown, classes, 0.85, rounds)
     np.testing.assert_allclose(result.scores, expected, rtol=1e-12, atol=1e-15)
-    assert result.rounds == done
+    np.testing.assert_array_equal(result.predicted, np.where(expected.any(axis=1), result.scores.argmax(axis=1), -1))
 
 
 def test_equals_a_dense_solve():
@@ -127,7 +117,7 @@ def test_bad_input():
 
 
 def test_speed_grows_with_edges_not_with_nodes_squared():
-    """A tenth of the full figure (n=50,000, 200 rounds in 30 s), with room for a busy machine."""
+    """A tenth of the full figure: 200 rounds at n=50,000 in 30 s on two cores, so 6 s of one for 20, with room."""
     rng = np.random.default_rng(0)
     n, k, classes = 50_000, 30, 100
     # Neighbours come from the node's own stretch, as they do where nodes of a class are near each other.
@@ -136,7 +126,7 @@ def test_speed_grows_with_edges_not_with_nodes_squared():
     shown = rng.random(n) < 0.02
     codes = rng.integers(0, classes, n)
     propagate(W[:50, :50], codes[:50], np.arange(50) < 5)  # compile
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone, however busy the machine
     result = propagate(W, codes, shown, n_classes=classes, max_rounds=20, tol=0)
     assert result.rounds == 20
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15

@@ -1,0 +1,99 @@
+"""Every leaf of the real conf/ composes and can be instantiated."""
+
+import importlib.util
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.errors import MissingConfigException
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from asbc.cli import conf_dir
+from asbc.evaluate.sample import Method
+from asbc.evaluate.tasks import Task
+from asbc.experiment import settings_of
+
+CONF = conf_dir()
+GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))
+LISTED = {"method": "methods", "evaluate": "evaluate", "logger": "logger"}  # several leaves at once
+
+
+def leaves(group):
+    return sorted(p.stem for p in (CONF / group).glob("*.yaml"))
+
+
+def load(*overrides, hydra=False):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", overrides=list(overrides), return_hydra_config=hydra)
+
+
+@pytest.mark.parametrize(("group", "leaf"), [(g, leaf) for g in GROUPS if g not in LISTED for leaf in leaves(g)])
+def test_every_single_leaf(group, leaf):
+    cfg = load(f"{group}={leaf}")
+    node = cfg[group]
+    if "_target_" in node:
+        assert instantiate(node) is not None
+    else:
+        assert group == "graph" and set(node) == {"k_min", "symmetrize"}
+    settings_of(cfg)
+
+
+@pytest.mark.parametrize(("group", "leaf"), [(g, leaf) for g in LISTED for leaf in leaves(g)])
+def test_every_listed_leaf_alone_and_beside_others(group, leaf):
+    node = load(f"{group}={leaf}").get(LISTED[group])
+    if leaf == "none":
+        assert not node
+        return
+    assert list(node) == [leaf]
+    assert isinstance(instantiate(node[leaf]), {"method": Method, "evaluate": Task, "logger": object}[group])
+    first = leaves(group)[0]
+    if leaf != first:
+        assert set(load(f"{group}=[{first},{leaf}]")[LISTED[group]]) == {first, leaf}
+
+
+@pytest.mark.parametrize("name", leaves("experiment"))
+def test_every_experiment(name):
+    cfg = load(f"experiment={name}", hydra=True)
+    assert cfg.name == name
+    for node in cfg.methods.values():
+        instantiate(node)
+    for node in cfg.evaluate.values():
+        task = instantiate(node)
+        for samples in cfg.samples_per_class:
+            task.check(samples)
+    for key, values in (cfg.hydra.sweeper.params or {}).items():
+        assert str(cfg.hydra.mode).endswith("MULTIRUN")
+        for value in str(values).split(","):
+            assert OmegaConf.select(load(f"experiment={name}", f"{key}={value}"), key) is not None
+    if "stages" in cfg:
+        assert set(cfg.stages) == set(leaves("experiment")) - {name}
+
+
+def test_experiment_values_win_over_the_defaults_and_the_command_line_over_both():
+    assert load("experiment=lp").samples_per_class == [30]
+    assert load("experiment=lp", "samples_per_class=[25]").samples_per_class == [25]
+    assert list(load("experiment=loo", "method=[knn]").methods) == ["knn"]
+
+
+def test_bandwidth_overrides_reach_the_methods_that_use_it():
+    cfg = load("bandwidth.gamma=0.5", "method=[knn_sigma,nnk_sigma,nnk_fixed]")
+    assert instantiate(cfg.methods.nnk_sigma).bandwidth.gamma == 0.5
+    assert instantiate(cfg.methods.knn_sigma).bandwidth.gamma == 0.5
+    assert type(instantiate(cfg.methods.nnk_fixed).bandwidth).__name__ == "Fixed"
+    cfg = load("bandwidth=perplexity", "method=[nnk_sigma]")
+    assert type(instantiate(cfg.methods.nnk_sigma).bandwidth).__name__ == "Perplexity"
+
+
+@pytest.mark.parametrize("group", [*GROUPS, "experiment"])
+def test_an_unknown_leaf_is_refused_with_the_valid_ones(group):
+    with pytest.raises(MissingConfigException) as caught:
+        load(f"{group}=nonsense")
+    for leaf in leaves(group):
+        assert leaf in str(caught.value)
+
+
+def test_launchers():
+    assert load("hydra/launcher=joblib", hydra=True).hydra.launcher.n_jobs == -1
+    if importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher"):
+        launcher = load("hydra/launcher=slurm", hydra=True).hydra.launcher
+        assert launcher.cpus_per_task == 8 and "SlurmLauncher" in launcher._target_
