@@ -36,6 +36,7 @@ test: lint
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
+	$(BIN)/python experiments/benchmark_scale.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
