@@ -123,7 +123,8 @@ def search_approximately(
         if queries is None:
             found = find_rows(X, rows[block], index, k)
         else:
-            found = _decide(X, queries[block], *index.candidates(X, queries[block], None, k), k, None)
+            ids, squared = index.candidates(X, queries[block], None, k)
+            found = _decide(X, queries[block], ids, squared, k, None)
         indices[block], distances[block] = found[:2]
     rng = np.random.default_rng([seed, len(source)])
     checked = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
@@ -153,7 +154,8 @@ def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.floa
     vectors = _take(X, rows)
     if index is None:
         return *exact_distances(X, vectors, k, rows), 0
-    return _decide(X, vectors, *index.candidates(X, vectors, rows, k + 1), k, rows)
+    ids, squared = index.candidates(X, vectors, rows, k + 1)
+    return _decide(X, vectors, ids, squared, k, rows)
 
 
 def _take(X: Floats, rows: Ids) -> Floats:
