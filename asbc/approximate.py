@@ -249,8 +249,8 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
 class InvertedLists:
     """Rows filed under their nearest centroid; a query is compared with the rows of its nearest few lists.
 
-    All queries of a block that look at one list are compared with it by one matrix product, which is several
-    times faster than scanning lists query by query. The answer is the exact one among the rows of the lists looked
+    All queries of a block that look at one list are compared with it by one matrix product, which pays where lists
+    are long. The answer is the exact one among the rows of the lists looked
     at, in order of distance and then id: as in exact search, products in single precision propose, distances in
     double precision decide, and rows that the rounding error leaves in doubt are compared with every listed row.
 
