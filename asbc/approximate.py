@@ -123,7 +123,8 @@ def search_approximately(
         if queries is None:
             found = find_rows(X, rows[block], index, k)
         else:
-            found = _decide(X, queries[block], *index.candidates(X, queries[block], None, k), k, None)
+            ids, squared = index.candidates(X, queries[block], None, k)
+            found = _decide(X, queries[block], ids, squared, k, None)
         indices[block], distances[block] = found[:2]
     rng = np.random.default_rng([seed, len(source)])
     checked = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
@@ -153,7 +154,8 @@ def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.floa
     vectors = _take(X, rows)
     if index is None:
         return *exact_distances(X, vectors, k, rows), 0
-    return _decide(X, vectors, *index.candidates(X, vectors, rows, k + 1), k, rows)
+    ids, squared = index.candidates(X, vectors, rows, k + 1)
+    return _decide(X, vectors, ids, squared, k, rows)
 
 
 def _take(X: Floats, rows: Ids) -> Floats:
@@ -247,8 +249,8 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
 class InvertedLists:
     """Rows filed under their nearest centroid; a query is compared with the rows of its nearest few lists.
 
-    All queries of a block that look at one list are compared with it by one matrix product, which is several
-    times faster than scanning lists query by query. The answer is the exact one among the rows of the lists looked
+    All queries of a block that look at one list are compared with it by one matrix product, which pays where lists
+    are long. The answer is the exact one among the rows of the lists looked
     at, in order of distance and then id: as in exact search, products in single precision propose, distances in
     double precision decide, and rows that the rounding error leaves in doubt are compared with every listed row.
 

@@ -55,6 +55,7 @@ from asbc.graphfile import (
 from asbc.neighbors import Neighbors, as_vectors, check_k, normalize
 
 BLOCK = 16384
+_QUIET_SECONDS = 20
 _SAMPLE = 1000  # nodes that recall is measured on
 _NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
 
@@ -345,8 +346,15 @@ class _Build:
         self.resumed[stage] = len(blocks) - len(missing)
         bar = self.bars.add_task(stage, total=len(blocks), completed=len(blocks) - len(missing))
         with self._timed(stage):
-            for _ in self.engine.run(run_block, os.fspath(self.folder), stage, missing):
+            start = said = time.perf_counter()
+            for done, _ in enumerate(self.engine.run(run_block, os.fspath(self.folder), stage, missing), 1):
                 self.bars.advance(bar)
+                now = time.perf_counter()
+                # A log file has no bars to redraw: a line now and then.
+                if self.show and not self.bars.console.is_terminal and now - said > _QUIET_SECONDS:
+                    said = now
+                    left = (now - start) / done * (len(missing) - done)
+                    print(f"{stage}: {done} of {len(missing)} blocks, {left:.0f} s left", file=sys.stderr, flush=True)
 
     def _once(self, path: Path, make) -> None:
         """Make one array that belongs to no block, unless an earlier start has."""

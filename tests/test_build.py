@@ -198,7 +198,7 @@ def wait_for(condition, process, seconds=120):
         time.sleep(0.002)
 
 
-def test_killed_and_started_again_ten_times(path, tmp_path, reference):
+def test_killed_over_and_over(path, tmp_path, reference):
     """kill -9 at moments spread over all stages; parts that were finished are not made again."""
     folder = tmp_path / "g"
     kills = 0
