@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench notebooks clean
 
 help:
 	@echo "make demo    set up and compare graph methods on a small data set"
 	@echo "make test    set up, lint, type-check and run the whole test suite"
 	@echo "make bench   time the library against plain NumPy/SciPy and print the ratios"
+	@echo "make notebooks   execute the notebooks anew"
 	@echo "make clean   remove the virtual environment and caches"
 
 $(VENV)/.installed: pyproject.toml
@@ -37,6 +38,9 @@ test: lint
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
 	$(BIN)/python experiments/benchmark_scale.py
+
+notebooks: $(VENV)/.installed-dev
+	$(BIN)/python notebooks/build.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

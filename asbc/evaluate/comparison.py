@@ -217,17 +217,20 @@ def _resample_nodes(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Differences of every pair (columns) under redrawn nodes (rows), a node weighing the same in all."""
-    first, second = np.stack(list(hits_a)).astype(np.float64), np.stack(list(hits_b)).astype(np.float64)
+    first, second = np.stack(list(hits_a)).astype(np.int8), np.stack(list(hits_b)).astype(np.int8)
     if first.shape != second.shape or ((first < 0) != (second < 0)).any():
         raise ValueError("hits_a and hits_b must score the same nodes in every pair")
-    scored = (first >= 0).astype(np.float64)  # (m, N)
-    gain = np.where(scored > 0, first - second, 0.0)
-    used = scored.any(axis=0)
-    scored, gain = scored[:, used], gain[:, used]
-    out = np.empty((n_boot, len(gain)))
+    seen = first >= 0  # (m, N)
+    # Most nodes have the same history as many others: only how many of each kind are drawn matters.
+    history = np.where(seen, first - second, np.int8(2)).T[seen.any(axis=0)]
+    packed = np.ascontiguousarray(history).view(f"V{history.shape[1]}").ravel()
+    _, kind, count = np.unique(packed, return_index=True, return_counts=True)
+    scored = (history[kind] != 2).astype(np.float64)  # (kinds, m)
+    gain = np.where(scored > 0, history[kind], 0.0)
+    out = np.empty((n_boot, len(first)))
     for low in range(0, n_boot, 250):
         size = min(250, n_boot - low)
         # Poisson counts in place of draws of exactly n: the same bootstrap, several times faster.
-        weight = rng.poisson(1.0, (size, scored.shape[1])).astype(np.float64)
-        out[low : low + size] = (weight @ gain.T) / np.maximum(weight @ scored.T, 1.0)
+        weight = rng.poisson(count, (size, len(count))).astype(np.float64)
+        out[low : low + size] = (weight @ gain) / np.maximum(weight @ scored, 1.0)
     return out

@@ -1,0 +1,281 @@
+"""The claims, one by one: what the data say of each, and nothing that they do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from asbc.evaluate.comparison import Comparison
+from asbc.report import contrasts
+from asbc.report.evidence import Part, Subject
+from asbc.report.paper import paper
+from asbc.report.style import label
+from asbc.report.tables import TASKS, interval
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
+
+# Accuracies that differ by less than this are called the same: differences of 0.005 among 2,000 nodes are noise.
+SAME = 0.005
+# A median rank is said to match a median dimension if it is as near as this share of it.
+NEAR = 0.1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim and its verdict.
+
+    Attributes
+    ----------
+    text : str
+    verdict : {"holds", "does not hold", "cannot tell"}
+    evidence : str
+        The numbers that the verdict rests on, or what is missing.
+    of_paper : bool
+        False for a question that the project asks beyond the paper.
+    experiment : str
+        Where the evidence comes from.
+    missing : bool
+        The experiment was not run.
+    """
+
+    text: str
+    verdict: str
+    evidence: str
+    experiment: str
+    of_paper: bool = True
+    missing: bool = False
+
+
+def judge(subject: Subject) -> list[Claim]:
+    """All claims, judged by the runs of one subject."""
+    claims = [
+        _order(subject, "loo", paper()["order"]),
+        _order(subject, "lp", paper()["order"]),
+        _follows(subject),
+        _prefers_mst(subject),
+        _matches(subject),
+        _low_gamma(subject),
+        _flat_gamma(subject),
+        _regimes(subject),
+        Claim(
+            "Neighbour search dominates the cost",
+            UNKNOWN,
+            "These experiments do not time the search apart; `make bench` does.",
+            "benchmark",
+        ),
+        _control(subject),
+        _order(subject, "loo", ["knn", "knn_sigma", "nnk_sigma"], of_paper=False),
+        _local(subject, "loo"),
+        _local(subject, "lp"),
+        _best_rule(subject),
+        _grid(subject),
+    ]
+    return claims
+
+
+def both(verdicts: Iterable[str]) -> str:
+    """Verdict on several claims at once: one that fails sinks it, one unknown leaves it open."""
+    found = list(verdicts)
+    if FAILS in found:
+        return FAILS
+    return HOLDS if found and all(verdict == HOLDS for verdict in found) else UNKNOWN
+
+
+def _order(subject: Subject, metric: str, chain: Sequence[str], *, of_paper: bool = True) -> Claim:
+    text = f"{TASKS[metric]}: {' < '.join(map(label, chain))}"
+    part = subject.parts.get(metric)
+    if part is None:
+        return _missing(text, metric, of_paper)
+    links = [(a, b, contrasts.between(part, b, a, metric)) for a, b in pairwise(chain)]
+    if any(found is None for *_, found in links):
+        return Claim(text, UNKNOWN, "Not all of these methods were run.", metric, of_paper)
+    verdict = both(found.verdict for *_, found in links if found)
+    evidence = "; ".join(f"{label(b)} − {label(a)} {interval(c)}: {c.verdict}" for a, b, c in links if c)
+    return Claim(text, verdict, evidence + ".", metric, of_paper)
+
+
+def _follows(subject: Subject) -> Claim:
+    low, high = paper()["spearman"]["mst"]
+    text = f"The rank follows dimMST: Spearman {low}–{high}"
+    part = subject.parts.get("alignment")
+    if part is None:
+        return _missing(text, "alignment")
+    found = contrasts.with_number(_spearman(part, "mst", "mst"), low)
+    if found is None:
+        return Claim(text, UNKNOWN, "No correlation with dimMST as the target.", "alignment")
+    values = f"{found.mean_a:.3f} [{low + found.low:.3f}, {low + found.high:.3f}]"
+    return Claim(
+        text, found.verdict, f"Ours is {values}; it holds where the interval is at or above {low}.", "alignment"
+    )
+
+
+def _prefers_mst(subject: Subject) -> Claim:
+    low, high = paper()["spearman"]["levina_bickel"]
+    text = f"The rank follows dimMST more closely than Levina–Bickel (Spearman {low}–{high})"
+    part = subject.parts.get("alignment")
+    if part is None:
+        return _missing(text, "alignment")
+    found = contrasts.aligned(part, ("mst", "mst"), ("mst", "levina_bickel"))
+    more = "" if found is None else f" Levina–Bickel: {found.mean_b:.3f}. But see the control below."
+    return _judged(text, found, "alignment", True, more)
+
+
+def _control(subject: Subject) -> Claim:
+    text = "Control: the rank is closer to dimMST than to Levina–Bickel even when matched to Levina–Bickel"
+    part = subject.parts.get("alignment")
+    if part is None:
+        return _missing(text, "alignment", False)
+    found = contrasts.aligned(part, ("levina_bickel", "mst"), ("levina_bickel", "levina_bickel"))
+    more = ""
+    if found is not None and found.verdict == FAILS:
+        more = (
+            " So the rank follows whichever estimate it is given: the agreement is the search's doing, not the data's."
+        )
+    return _judged(text, found, "alignment", False, more)
+
+
+def _matches(subject: Subject) -> Claim:
+    printed = paper()["gamma"]
+    theirs = printed["rank_median"][printed["value"].index(1.0)], printed["dimension_median"]
+    text = f"At γ = 1 the median rank is the median dimension ({theirs[0]} of {theirs[1]} in the paper)"
+    part = subject.parts.get("alignment")
+    if part is None:
+        return _missing(text, "alignment")
+    own = part.rows[(part.rows["target"] == "mst") & (part.rows["estimator"] == "mst")]
+    rank, dimension = (own[own["metric"] == m].sort_values("trial") for m in ("rank_median", "dimension_median"))
+    if rank.empty or len(rank) != len(dimension):
+        return Claim(text, UNKNOWN, "No ranks with dimMST as the target.", "alignment")
+    ratio = contrasts.with_number(rank.assign(value=rank["value"].to_numpy() / dimension["value"].to_numpy()), 1.0)
+    assert ratio is not None
+    return Claim(
+        text,
+        _within(ratio, NEAR),
+        f"Rank over dimension is {ratio.mean_a:.3f} [{1 + ratio.low:.3f}, {1 + ratio.high:.3f}]; "
+        f"within {NEAR:.0%} counts as a match.",
+        "alignment",
+    )
+
+
+def _low_gamma(subject: Subject) -> Claim:
+    text = "Below γ = 0.75 the bandwidth is too large, and accuracy suffers (the paper writes too small)"
+    part = subject.parts.get("gamma")
+    if part is None:
+        return _missing(text, "gamma")
+    wider = contrasts.across(part, "nnk_sigma", 0.5, 1.0, "sigma_median")
+    worse = contrasts.across(part, "nnk_sigma", 1.0, 0.5, "loo")
+    if wider is None or worse is None:
+        return Claim(text, UNKNOWN, "Needs γ = 0.5 and γ = 1 with NNK-σ.", "gamma")
+    return Claim(
+        text,
+        both([wider.verdict, worse.verdict]),
+        f"From γ = 1 to 0.5 the median σ changes by {wider.difference:+.3f} [{wider.low:+.3f}, {wider.high:+.3f}]; "
+        f"LOO of NNK-σ at γ = 1 less that at 0.5: {interval(worse)}.",
+        "gamma",
+    )
+
+
+def _flat_gamma(subject: Subject) -> Claim:
+    text = "From γ = 1 upwards accuracy hardly changes"
+    part = subject.parts.get("gamma")
+    if part is None:
+        return _missing(text, "gamma")
+    above = [value for value in sorted(part.rows["setting"].unique()) if value > 1]
+    found = [(value, contrasts.across(part, "nnk_sigma", value, 1.0, "loo")) for value in above]
+    known = [(value, c) for value, c in found if c is not None]
+    if not known:
+        return Claim(text, UNKNOWN, "Needs γ = 1 and larger ones with NNK-σ.", "gamma")
+    return Claim(
+        text,
+        both(_within(c, SAME) for _, c in known),
+        f"LOO of NNK-σ against γ = 1: {'; '.join(f'γ = {v:g} {interval(c)}' for v, c in known)}. "
+        f"Intervals within ±{SAME} count as the same.",
+        "gamma",
+    )
+
+
+def _regimes(subject: Subject) -> Claim:
+    text = "Between a regime where every neighbour stands alone and one where all look alike lies the chosen bandwidth"
+    part = subject.parts.get("regimes")
+    if part is None:
+        return _missing(text, "regimes")
+    k = int(part.rows["neighbors.k"].iloc[0])
+    rank, slope = (part.of(f"{m}_median").groupby("scale")["value"].mean() for m in ("rank", "slope"))
+    chosen = float(part.of("chosen_rank_median")["value"].mean())
+    peak = float(slope.index[int(slope.argmax())])
+    ends = rank.iloc[0] > 0.9 * k and rank.iloc[-1] < 2
+    inside = slope.index[0] < peak < slope.index[-1] and 2 < chosen < 0.9 * k
+    return Claim(
+        text,
+        HOLDS if ends and inside else FAILS,
+        f"The median rank goes from {rank.iloc[0]:.1f} to {rank.iloc[-1]:.1f} of {k}, the slope peaks at scale "
+        f"{peak:.2f}, and the chosen kernels have a median rank of {chosen:.1f}.",
+        "regimes",
+    )
+
+
+def _local(subject: Subject, metric: str) -> Claim:
+    text = f"{TASKS[metric]}: a bandwidth for each node beats one of the same scale for all (NNK)"
+    part = subject.parts.get("selectors")
+    if part is None:
+        return _missing(text, "selectors", False)
+    return _judged(text, contrasts.between(part, "nnk_sigma", "median_spectral_nnk", metric), "selectors", False)
+
+
+def _best_rule(subject: Subject) -> Claim:
+    rivals = ("self_tuning_nnk", "density_nnk", "log_log_nnk", "dimension_matching_nnk", "max_min_nnk")
+    text = "LOO: the spectral rule beats every other rule of the paper's Table 1 (NNK weights)"
+    part = subject.parts.get("selectors")
+    if part is None:
+        return _missing(text, "selectors", False)
+    found = {rival: contrasts.between(part, "nnk_sigma", rival, "loo") for rival in rivals}
+    known = {rival: c for rival, c in found.items() if c is not None}
+    if not known:
+        return Claim(text, UNKNOWN, "None of the other rules was run.", "selectors", False)
+    evidence = "; ".join(f"{label(rival)} {interval(c)}" for rival, c in known.items())
+    verdict = both(c.verdict for c in known.values())
+    return Claim(text, verdict, f"NNK-σ less each: {evidence}.", "selectors", False)
+
+
+def _grid(subject: Subject) -> Claim:
+    text = "Twelve grid points are enough: a finer grid does not change accuracy"
+    part = subject.parts.get("n_grid")
+    if part is None:
+        return _missing(text, "n_grid", False)
+    finer = [value for value in sorted(part.rows["setting"].unique()) if value > 12]
+    found = [(v, contrasts.across(part, "nnk_sigma", v, 12, "loo")) for v in finer]
+    known = [(v, c) for v, c in found if c is not None]
+    if not known:
+        return Claim(text, UNKNOWN, "Needs 12 and more grid points with NNK-σ.", "n_grid", False)
+    evidence = "; ".join(f"{v:g} points {interval(c)}" for v, c in known)
+    verdict = both(_within(c, SAME) for _, c in known)
+    return Claim(
+        text,
+        verdict,
+        f"LOO of NNK-σ against 12: {evidence}. Intervals within ±{SAME} count as the same.",
+        "n_grid",
+        False,
+    )
+
+
+def _spearman(part: Part, target: str, estimator: str):
+    rows = part.of("spearman")
+    return rows[(rows["target"] == target) & (rows["estimator"] == estimator)]
+
+
+def _within(c: Comparison, margin: float) -> str:
+    """Of the claim that a difference is no larger than a margin."""
+    if -margin <= c.low and c.high <= margin:
+        return HOLDS
+    return FAILS if c.low > margin or c.high < -margin else UNKNOWN
+
+
+def _judged(text: str, found: Comparison | None, experiment: str, of_paper: bool, more: str = "") -> Claim:
+    if found is None:
+        return Claim(text, UNKNOWN, "Not all that this needs was run.", experiment, of_paper)
+    where = f"{found.wins} won, {found.ties} tied, {found.losses} lost"
+    return Claim(text, found.verdict, f"{interval(found)}, {where}.{more}", experiment, of_paper)
+
+
+def _missing(text: str, experiment: str, of_paper: bool = True) -> Claim:
+    return Claim(text, UNKNOWN, "Not run yet.", experiment, of_paper, missing=True)

@@ -1,0 +1,62 @@
+"""One experiment, one exhibit: what the scripts in `experiments/` share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from asbc.report.evidence import Part, Subject, read_evidence
+from asbc.report.figures import Figure, save
+from asbc.report.tables import Table
+
+
+def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[Subject, Part]]:
+    """Run an experiment, or what is left of it, and give its rows.
+
+    Parameters
+    ----------
+    experiment : str
+        A leaf of `conf/experiment`.
+    overrides : sequence of str, optional
+        As `asbc` takes them; those of the command line by default.
+
+    Returns
+    -------
+    list of (Subject, Part)
+        One entry a data set and encoder.
+    """
+    arguments = list(sys.argv[1:] if overrides is None else overrides)
+    out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
+    started = time.time()
+    code = subprocess.run([sys.executable, "-m", "asbc.cli", f"experiment={experiment}", *arguments]).returncode
+    notes = [path for path in out.rglob("job.json") if path.stat().st_mtime >= started - 1]
+    folders = [note["path"] for note in (json.loads(path.read_text()) for path in notes) if "path" in note]
+    if code or not folders:
+        sys.exit(code or 1)
+    evidence = read_evidence(dict.fromkeys(folders))
+    return [(subject, subject.parts[experiment]) for subject in evidence.subjects]
+
+
+def show(subject: Subject, *exhibits: Figure | Table, out: str | Path = "figures") -> None:
+    """Print tables; write figures as PNG and PDF, and say where.
+
+    Parameters
+    ----------
+    subject : Subject
+    exhibits : figures and tables
+    out : path
+        Figures go to a folder in it, one a subject.
+    """
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for exhibit in exhibits:
+        if isinstance(exhibit, Table):
+            console.print(exhibit.rich())
+        else:
+            for path in save(exhibit, Path(out) / subject.slug):
+                console.print(str(path), soft_wrap=True, highlight=False)

@@ -1,0 +1,319 @@
+"""The tables: numbers beside the paper's, and every difference with its paired interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from asbc.evaluate.comparison import Comparison
+from asbc.report import contrasts
+from asbc.report.evidence import Part
+from asbc.report.paper import at_gamma, paper
+from asbc.report.style import label
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table as RichTable
+
+Cell = str | Comparison | None
+
+TASKS = {"loo": "LOO", "lp": "LP", "nmi": "NMI", "ari": "ARI"}
+KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report.
+
+    Attributes
+    ----------
+    name : str
+    title, note : str
+    header : sequence of str
+    rows : sequence of rows
+        A cell is text, a comparison, or `None` where there is nothing to say.
+    less_is_better : bool
+        Of the comparisons in it.
+    """
+
+    name: str
+    title: str
+    note: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    less_is_better: bool = False
+
+    def text(self) -> list[list[str]]:
+        """Cells as plain text."""
+        return [
+            ["" if c is None else interval(c) if isinstance(c, Comparison) else c for c in row] for row in self.rows
+        ]
+
+    def markdown(self) -> str:
+        """The table for a README."""
+        lines = [list(self.header), ["---"] + ["---:"] * (len(self.header) - 1), *self.text()]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def rich(self) -> RichTable:
+        """The table for a terminal."""
+        from rich.table import Table as RichTable
+
+        view = RichTable(title=self.title, caption=self.note)
+        for column, name in enumerate(self.header):
+            view.add_column(name, justify="left" if column == 0 else "right")
+        for row in self.text():
+            view.add_row(*row)
+        return view
+
+
+def interval(c: Comparison) -> str:
+    """A difference and its interval in one short line."""
+    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}]"
+
+
+def accuracy(part: Part, metric: str) -> Table:
+    """Methods against levels, and the gain of each over kNN over all levels."""
+    rows = part.of(metric)
+    methods = [m for m in part.methods if (rows["method"] == m).any()]
+    base = "knn" if "knn" in methods else methods[0]
+    levels = sorted(rows["level"].unique())
+    means = rows.groupby(["method", "level"])["value"].mean()
+    body: list[list[Cell]] = []
+    for method in methods:
+        gain = None if method == base else contrasts.between(part, method, base, metric)
+        values = [_number(means.get((method, level)), 3) for level in levels]
+        body.append([label(method), *values, gain, _record(gain)])
+    unit = "labels a class" if metric == "lp" else "samples a class"
+    return Table(
+        metric,
+        f"{TASKS[metric]} accuracy by {unit}",
+        "Means over trials; the difference is over all levels, paired by trial. W/T/L: cells won, tied, lost. "
+        + _how(body),
+        ["method", *map(str, levels), f"difference from {label(base)}", "W/T/L, p"],
+        body,
+    )
+
+
+def gamma(part: Part) -> Table:
+    """Table 3."""
+    values = sorted(part.rows["setting"].unique())
+    base = 1.0 if 1.0 in values else values[0]
+    body: list[list[Cell]] = []
+    for value in values:
+        at = part.rows[part.rows["setting"] == value]
+        usual, other = (at[at["method"] == method] for method in ("nnk_sigma", "knn_sigma"))
+        body.append(
+            [
+                f"{value:g}",
+                _mean(usual, "loo"),
+                _number(at_gamma(value, "loo"), 3),
+                None if value == base else contrasts.across(part, "nnk_sigma", value, base, "loo"),
+                _mean(at, "rank_median", 1),
+                _number(at_gamma(value, "rank_median"), 1),
+                _mean(at, "dimension_median", 1),
+                _mean(at, "sigma_median", 3),
+                _mean(other, "loo"),
+                None if value == base else contrasts.across(part, "knn_sigma", value, base, "loo"),
+            ]
+        )
+    return Table(
+        "gamma",
+        "Table 3. The rank wanted, γ × dimension",
+        f"Paper: {paper()['data']}, median dimension {paper()['gamma']['dimension_median']}; other embeddings are not "
+        f"expected to give the same accuracies. Differences are from γ = {base:g}, in the same trials. {_how(body)}",
+        [
+            "γ",
+            "LOO NNK-σ",
+            "paper",
+            f"from γ = {base:g}",
+            "median r",
+            "paper",
+            "median d",
+            "median σ",
+            "LOO kNN-σ",
+            f"from γ = {base:g}",
+        ],
+        body,
+    )
+
+
+def ablation(part: Part) -> Table:
+    """The chain of methods on every task, and what their graphs are like."""
+    tasks = _tasks(part)
+    more = {
+        "edges": "edges",
+        "row_degree_median": "neighbours",
+        "components": "components",
+        "condition_median": "condition",
+    }
+    body: list[list[Cell]] = []
+    for method in part.methods:
+        own = part.rows[part.rows["method"] == method]
+        body.append([label(method), *(_mean(own, task) for task in tasks), *(_mean(own, name, 0) for name in more)])
+    return Table(
+        "ablation",
+        "Ablation: the chain of methods",
+        "Means over trials (LP: over all label counts too). Neighbours: median number with weight in a row. Condition: "
+        "median condition number of the local kernels.",
+        ["method", *(TASKS[task] for task in tasks), *more.values()],
+        body,
+    )
+
+
+def steps(part: Part) -> Table:
+    """What each step of the chain brings."""
+    tasks = _tasks(part)
+    methods = part.methods
+    body: list[list[Cell]] = [
+        [f"{label(before)} → {label(method)}", *(contrasts.between(part, method, before, task) for task in tasks)]
+        for before, method in pairwise(methods)
+    ]
+    return Table(
+        "steps",
+        "Ablation: what each step brings",
+        f"Differences in the same trials. {_how(body)}",
+        ["step", *(TASKS[task] for task in tasks)],
+        body,
+    )
+
+
+def selectors(part: Part) -> Table:
+    """All rules for the bandwidth, against the spectral one with the same weights."""
+    tasks = [task for task in ("loo", "lp") if (part.rows["metric"] == task).any()]
+    body: list[list[Cell]] = []
+    for kind, methods in _by_weights(part):
+        base = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}.get(kind, "nnk_sigma")
+        for method in methods:
+            own = part.rows[part.rows["method"] == method]
+            cells: list[Cell] = [_rule(method), KINDS.get(kind, "its own")]
+            for task in tasks:
+                cells.append(_mean(own, task))
+                cells.append(None if method == base else contrasts.between(part, method, base, task))
+            body.append(cells)
+    header = ["rule", "weights"]
+    for task in tasks:
+        header += [TASKS[task], "difference from spectral"]
+    return Table(
+        "selectors",
+        "Selectors: rules for the bandwidth",
+        "Each rule against the spectral rule with the same weights; uniform weights and other libraries' weights "
+        f"against NNK-σ. Below zero: the spectral rule is better. Best first within each kind. {_how(body)}",
+        header,
+        body,
+    )
+
+
+def regret(part: Part) -> Table:
+    """How far each rule is from the best bandwidth that labels could have tuned."""
+    body: list[list[Cell]] = []
+    for kind, methods in _by_weights(part):
+        for method in methods:
+            own = part.rows[part.rows["method"] == method]
+            best = own[own["metric"] == "regret"]
+            if best.empty:
+                continue
+            scales = ", ".join(f"{s:g}" for s in sorted(best["best_scale"].unique()))
+            body.append([_rule(method), KINDS[kind], _mean(own, "loo"), contrasts.regret(part, method), scales])
+    return Table(
+        "regret",
+        "Regret: the distance from what labels could have tuned",
+        "Best of σ = c × the distance to the 10th neighbour, for each node or one for all, picked in each trial by the "
+        f"score itself: an upper bound and no method. Below zero: better than any of them. {_how(body)}",
+        ["rule", "weights", "LOO", "regret", "best c"],
+        body,
+        less_is_better=True,
+    )
+
+
+def k_cand(part: Part) -> Table:
+    """How much the number of candidate neighbours matters."""
+    return _sweep(part, "k_cand", "Candidate neighbours, k", "k", 30, {"edges": ("edges", 0)})
+
+
+def n_grid(part: Part) -> Table:
+    """How much the grid's fineness matters."""
+    more = {"spearman": ("Spearman(r, dimMST)", 3), "rank_median": ("median r", 1), "dimension_median": ("median d", 1)}
+    return _sweep(part, "n_grid", "Grid points of the bandwidth", "grid", 12, more)
+
+
+def _sweep(part: Part, name: str, title: str, axis: str, usual: float, more: dict[str, tuple[str, int]]) -> Table:
+    values = sorted(part.rows["setting"].unique())
+    base = usual if usual in values else values[0]
+    shown = {metric: how for metric, how in more.items() if (part.rows["metric"] == metric).any()}
+    body: list[list[Cell]] = []
+    for method in part.methods:
+        for value in values:
+            own = part.rows[(part.rows["method"] == method) & (part.rows["setting"] == value)]
+            if "estimator" in own:
+                own = own[own["estimator"].isna() | ((own["estimator"] == "mst") & (own["target"] == "mst"))]
+            if own.empty:
+                continue
+            step = None if value == base else contrasts.across(part, method, value, base, "loo")
+            extra = [_mean(own, metric, digits) for metric, (_, digits) in shown.items()]
+            body.append([label(method), f"{value:g}", _mean(own, "loo"), step, *extra])
+    return Table(
+        name,
+        title,
+        f"Differences are from {axis} = {base:g}, in the same trials. {_how(body)}",
+        ["method", axis, "LOO", f"from {axis} = {base:g}", *(text for text, _ in shown.values())],
+        body,
+    )
+
+
+TABLES: dict[str, Sequence[Callable[[Part], Table]]] = {
+    "loo": [lambda part: accuracy(part, "loo")],
+    "lp": [lambda part: accuracy(part, "lp")],
+    "gamma": [gamma],
+    "ablation": [ablation, steps],
+    "selectors": [selectors],
+    "regret": [regret],
+    "k_cand": [k_cand],
+    "n_grid": [n_grid],
+}
+
+
+def _tasks(part: Part) -> list[str]:
+    return [task for task in TASKS if (part.rows["metric"] == task).any()]
+
+
+def _by_weights(part: Part) -> Iterable[tuple[str, list[str]]]:
+    """Methods by kind of weights, the best in LOO first."""
+    loo = part.of("loo")
+    order = loo[loo["method"].isin(part.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
+    kinds = ["gaussian", "nnk", "uniform"]
+    kinds += [kind for kind in order.index.get_level_values(0).unique() if kind not in kinds]
+    for kind in kinds:
+        if kind in order.index.get_level_values(0):
+            yield kind, order.loc[kind].index.tolist()[::-1]
+
+
+def _rule(method: str) -> str:
+    """Name of a method where its kind of weights stands beside it."""
+    return {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}.get(
+        method, label(method)
+    )
+
+
+def _mean(rows: pd.DataFrame, metric: str, digits: int = 4) -> str | None:
+    values = rows.loc[rows["metric"] == metric, "value"]
+    return None if values.empty else _number(values.mean(), digits)
+
+
+def _number(value: float | None, digits: int) -> str | None:
+    return None if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def _record(c: Comparison | None) -> str | None:
+    return None if c is None else f"{c.wins}/{c.ties}/{c.losses}, p={c.p_value:.2g}"
+
+
+def _how(body: Iterable[Sequence[Cell]]) -> str:
+    """How the intervals of a table came about."""
+    found = [cell for row in body for cell in row if isinstance(cell, Comparison)]
+    if not found:
+        return ""
+    over = " or ".join(sorted({c.over for c in found}, reverse=True))
+    trials = sorted({c.trials for c in found})
+    return f"{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {', '.join(map(str, trials))}."

@@ -1,0 +1,105 @@
+import pytest
+
+from asbc.report.claims import FAILS, HOLDS, UNKNOWN, both, judge
+from asbc.report.evidence import read_evidence
+from tests.report.small import rows_of, write_run
+
+CHAIN = ["knn", "knn_sigma_alpha", "nnk_fixed", "nnk_sigma"]
+
+
+def verdicts(folder):
+    (subject,) = read_evidence([folder]).subjects
+    return {claim.text: claim for claim in judge(subject)}
+
+
+def one(folder, start):
+    (claim,) = [claim for text, claim in verdicts(folder).items() if text.startswith(start)]
+    return claim
+
+
+@pytest.mark.parametrize(
+    "accuracy, verdict",
+    [
+        ([0.5, 0.55, 0.6, 0.65], HOLDS),
+        ([0.5, 0.55, 0.65, 0.6], FAILS),
+        ([0.65, 0.6, 0.55, 0.5], FAILS),
+        ([0.5, 0.55, 0.6, 0.6], UNKNOWN),
+    ],
+)
+def test_the_order_of_methods(tmp_path, accuracy, verdict):
+    write_run(tmp_path, "loo", rows_of(dict(zip(CHAIN, accuracy, strict=True)), levels=(10, 20)))
+    claim = one(tmp_path, "LOO: kNN < kNN-σ-α")
+    assert claim.verdict == verdict and claim.of_paper and "NNK-σ − NNK-fixed" in claim.evidence
+    assert one(tmp_path, "LP: kNN < kNN-σ-α").missing
+
+
+def test_an_order_without_all_its_methods_is_open(tmp_path):
+    write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.9}))
+    claim = one(tmp_path, "LOO: kNN < kNN-σ-α")
+    assert claim.verdict == UNKNOWN and "Not all" in claim.evidence and not claim.missing
+
+
+def correlations(values, trials=4):
+    """Rows of an alignment; values by (target, estimator)."""
+    rows = []
+    for (target, estimator), value in values.items():
+        for metric, base in (("spearman", value), ("rank_median", 9.5), ("dimension_median", 10.0)):
+            rows += [
+                dict(
+                    dataset="made", encoder="up", method="nnk_sigma", samples=20, level=20, trial=t, metric=metric,
+                    value=base + 0.001 * t, target=target, estimator=estimator, seconds=0.1,
+                )
+                for t in range(trials)
+            ]  # fmt: skip
+    return rows
+
+
+def test_alignment_is_judged_against_the_papers_range_and_by_its_control(tmp_path):
+    mst, lb = "mst", "levina_bickel"
+    write_run(
+        tmp_path / "a", "alignment", correlations({(mst, mst): 0.9, (mst, lb): 0.5, (lb, mst): 0.3, (lb, lb): 0.9})
+    )
+    found = tmp_path / "a"
+    assert one(found, "The rank follows dimMST: ").verdict == HOLDS
+    assert one(found, "The rank follows dimMST more").verdict == HOLDS
+    control = one(found, "Control")
+    assert control.verdict == FAILS and "whichever estimate it is given" in control.evidence and not control.of_paper
+    assert one(found, "At γ = 1").verdict == HOLDS
+    write_run(
+        tmp_path / "b", "alignment", correlations({(mst, mst): 0.7, (mst, lb): 0.8, (lb, mst): 0.9, (lb, lb): 0.8})
+    )
+    found = tmp_path / "b"
+    assert one(found, "The rank follows dimMST: ").verdict == FAILS
+    assert one(found, "The rank follows dimMST more").verdict == FAILS
+    assert one(found, "Control").verdict == HOLDS
+
+
+def test_gamma_is_judged_by_bandwidth_and_by_accuracy(tmp_path):
+    for gamma, accuracy, sigma in ((0.5, 0.5, 1.4), (1.0, 0.6, 1.0), (1.5, 0.6, 0.8), (2.0, 0.7, 0.7)):
+        rows = rows_of({"nnk_sigma": accuracy})
+        rows += [row | {"metric": "sigma_median", "value": sigma, "scored": None, "right": None} for row in rows]
+        write_run(tmp_path, "gamma", rows, bandwidth={"gamma": gamma, "n_grid": 12})
+    assert one(tmp_path, "Below γ = 0.75").verdict == HOLDS
+    flat = one(tmp_path, "From γ = 1")
+    assert flat.verdict == FAILS and "γ = 1.5 +0.0000 [+0.0000, +0.0000]" in flat.evidence
+
+
+def test_what_was_not_run_cannot_be_told(tmp_path):
+    write_run(tmp_path, "k_cand", rows_of({"knn": 0.5}))
+    claims = verdicts(tmp_path).values()
+    assert {claim.verdict for claim in claims} == {UNKNOWN}
+    assert sum(claim.missing for claim in claims) == len(claims) - 1  # the cost is for the benchmark to tell
+
+
+def test_real_results_get_a_verdict_on_everything_that_was_run(subject):
+    claims = judge(subject)
+    assert not any(claim.missing for claim in claims)
+    assert {claim.verdict for claim in claims} <= {HOLDS, FAILS, UNKNOWN}
+    regimes = next(claim for claim in claims if claim.experiment == "regimes")
+    assert regimes.verdict == HOLDS
+
+
+def test_both():
+    assert both([HOLDS, HOLDS]) == HOLDS
+    assert both([HOLDS, UNKNOWN]) == both([]) == UNKNOWN
+    assert both([UNKNOWN, FAILS, HOLDS]) == FAILS

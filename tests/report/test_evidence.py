@@ -1,0 +1,114 @@
+import shutil
+
+import pytest
+
+from asbc.report.evidence import EXPERIMENTS, read_evidence
+from asbc.results import ResultsError
+from tests.report.small import rows_of, write_run
+
+BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
+
+
+def test_every_experiment_of_a_real_folder_is_found(outputs):
+    evidence = read_evidence([outputs])
+    (subject,) = evidence.subjects
+    assert subject.name == "clouds · files" and list(subject.parts) == list(EXPERIMENTS)
+    assert sorted(subject.parts["gamma"].rows["setting"].unique()) == [0.5, 1, 1.5]
+    assert sorted(subject.parts["k_cand"].rows["setting"].unique()) == [15, 20]
+    assert all(part.finished and not part.others for part in subject.parts.values())
+
+
+def test_a_run_found_twice_counts_once(outputs, tmp_path):
+    shutil.copytree(outputs, tmp_path / "copy")
+    once, twice = read_evidence([outputs]), read_evidence([outputs, tmp_path / "copy"])
+    assert len(once.records) == len(twice.records)
+    assert len(twice.subjects[0].parts["loo"].rows) == len(once.subjects[0].parts["loo"].rows)
+
+
+def test_runs_with_other_settings_are_left_out_and_named(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), id="older", seed=1)
+    write_run(tmp_path, "loo", rows_of(BOTH), id="newer", seed=2)
+    part = read_evidence([tmp_path]).subjects[0].parts["loo"]
+    assert [r.id for r in part.records] == ["newer"] and [r.id for r in part.others] == ["older"]
+    assert len(part.rows) == 10
+
+
+def test_a_finished_run_is_shown_before_a_newer_unfinished_one(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), id="whole")
+    write_run(tmp_path, "loo", rows_of(BOTH), id="half", seed=2, finish=False)
+    assert [r.id for r in read_evidence([tmp_path]).subjects[0].parts["loo"].records] == ["whole"]
+
+
+def test_a_sweep_is_what_differs_in_one_setting_only(tmp_path):
+    for gamma in (0.5, 1.0, 2.0):
+        write_run(tmp_path, "gamma", rows_of(BOTH), bandwidth={"gamma": gamma, "n_grid": 12})
+    write_run(tmp_path, "gamma", rows_of(BOTH), bandwidth={"gamma": 1.5, "n_grid": 24})
+    part = read_evidence([tmp_path]).subjects[0].parts["gamma"]
+    assert sorted(part.rows["setting"].unique()) == [0.5, 1.0, 2.0] and len(part.others) == 1
+
+
+def test_a_plain_sweep_stands_in_for_the_experiment_of_the_same_kind(tmp_path):
+    write_run(tmp_path, "default", rows_of(BOTH))
+    parts = read_evidence([tmp_path]).subjects[0].parts
+    assert list(parts) == ["loo"]
+    write_run(tmp_path, "default", rows_of(BOTH), bandwidth={"gamma": 2.0, "n_grid": 12})
+    parts = read_evidence([tmp_path]).subjects[0].parts
+    assert list(parts) == ["loo", "gamma"] and sorted(parts["gamma"].rows["setting"].unique()) == [1.0, 2.0]
+
+
+def test_data_sets_are_kept_apart(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    write_run(tmp_path, "loo", [row | {"dataset": "other"} for row in rows_of(BOTH)], dataset="other")
+    assert [s.name for s in read_evidence([tmp_path]).subjects] == ["made · up", "other · up"]
+
+
+def test_the_command_for_what_is_missing_repeats_what_was_typed(tmp_path):
+    write_run(tmp_path / "runs", "loo", rows_of(BOTH), id="abc")
+    (tmp_path / "jobs" / "1").mkdir(parents=True)
+    note = '{"overrides": ["experiment=loo", "embedding=files", "embedding.path=x.npy", "trials=5"], "run_id": "abc"}'
+    (tmp_path / "jobs" / "1" / "job.json").write_text(note)
+    (tmp_path / "jobs" / "torn.json").write_text("{")
+    for folder in (tmp_path, tmp_path / "runs", tmp_path / "runs" / "abc"):
+        (subject,) = read_evidence([folder]).subjects
+        assert subject.command("lp") == "asbc experiment=lp embedding=files embedding.path=x.npy"
+
+
+def test_folders_without_results_are_refused(tmp_path):
+    with pytest.raises(ResultsError, match="no such folder"):
+        read_evidence([tmp_path / "nowhere"])
+    with pytest.raises(ResultsError, match="no runs in it.*asbc experiment=loo"):
+        read_evidence([tmp_path])
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ResultsError, match="no runs in it"):
+        read_evidence([tmp_path])
+    write_run(tmp_path / "runs", "loo", rows_of(BOTH))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResultsError, match="empty: no runs in it"):
+        read_evidence([tmp_path / "runs", tmp_path / "empty"])
+
+
+def test_foreign_and_torn_files_are_refused_by_name(tmp_path):
+    run = write_run(tmp_path / "a", "loo", rows_of(BOTH))
+    (run / "results.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(ResultsError, match=r"results\.parquet: not a readable Parquet file"):
+        read_evidence([tmp_path / "a"])
+    run = write_run(tmp_path / "b", "loo", [{"colour": "red"}])
+    with pytest.raises(ResultsError, match="rows without dataset"):
+        read_evidence([tmp_path / "b"])
+    run = write_run(tmp_path / "c", "loo", rows_of(BOTH))
+    (run / "config.yaml").write_text("a: [1,")
+    with pytest.raises(ResultsError, match=r"config\.yaml: not readable"):
+        read_evidence([tmp_path / "c"])
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "status.json").write_text('{"healthy": true}')
+    with pytest.raises(ResultsError, match="format None"):
+        read_evidence([tmp_path / "d"])
+
+
+def test_runs_that_have_no_rows_yet_are_said_to_be_there(tmp_path):
+    from asbc.results import Run
+
+    with Run(tmp_path, "abc", {}) as run:
+        run.begin(experiment="loo", dataset="made", encoder="up")
+    with pytest.raises(ResultsError, match="none has rows yet.*abc running"):
+        read_evidence([tmp_path])

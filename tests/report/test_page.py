@@ -1,0 +1,146 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from asbc.report.claims import judge
+from asbc.report.cli import PAGE, main, make_report
+from asbc.report.evidence import EXPERIMENTS
+from asbc.report.page import HEADINGS
+from asbc.results import ResultsError
+from tests.report.small import rows_of, write_run
+
+BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
+VOID = {"meta", "img", "line", "circle", "br"}
+
+
+class Checker(HTMLParser):
+    """Refuses tags that are not closed in turn; keeps ids, links, resources and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.resources, self.text = [], [], [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        assert tag != "script" and not any(name.startswith("on") for name in given)
+        if tag not in VOID:
+            self.open.append(tag)
+        if "id" in given:
+            self.ids.append(given["id"])
+        if tag == "a":
+            self.links.append(given["href"])
+        elif "src" in given or "href" in given:
+            self.resources.append(given.get("src") or given.get("href"))
+        if tag == "img":
+            assert given["alt"]
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag, (tag, self.open)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(outputs, tmp_path_factory):
+    return make_report([outputs], tmp_path_factory.mktemp("report"))
+
+
+def test_the_page_is_whole_by_itself(page):
+    text = page.read_text()
+    found = Checker(text)
+    assert len(found.ids) == len(set(found.ids))
+    assert all(link.startswith("#") and link[1:] in found.ids for link in found.links)
+    assert found.resources and all(source.startswith("data:image/png;base64,") for source in found.resources)
+    assert not re.findall(r"url\(|@import|https?://", text)
+
+
+def test_the_page_shows_every_experiment_claim_and_setting(page, subject):
+    found = Checker(page.read_text())
+    words = " ".join(found.text)
+    assert "Not run yet" not in words and "Not finished" not in words
+    for name in EXPERIMENTS:
+        assert f"{name}-{subject.slug}" in found.ids and HEADINGS[name] in words
+    for claim in judge(subject):
+        assert claim.text in words and claim.verdict in words
+    assert "0.607" in words and "gamma: 1.5" in words
+
+
+def test_figures_lie_beside_the_page(page):
+    names = {path.name for path in (page.parent / "figures" / "clouds-files").iterdir()}
+    for stem in ("fig1_regimes", "fig2_alignment", "fig3_loo", "fig4_lp", "table3_gamma", "regret"):
+        assert {f"{stem}.png", f"{stem}.pdf"} <= names
+
+
+def test_part_of_the_experiments_is_a_report_that_says_what_is_missing(tmp_path):
+    write_run(tmp_path / "runs", "loo", rows_of(BOTH), finish=False)
+    page = make_report([tmp_path])
+    assert page == tmp_path / "report" / PAGE
+    words = " ".join(Checker(page.read_text()).text)
+    assert "asbc experiment=regret" in words and "asbc experiment=loo" not in words
+    assert "Not finished:" in words and "5 of 9 subsamples" in words
+
+
+def test_several_data_sets_stand_side_by_side(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    other = [row | {"dataset": "<b>other</b>"} for row in rows_of(BOTH)]
+    write_run(tmp_path, "loo", other, dataset="<b>other</b>")
+    text = make_report([tmp_path]).read_text()
+    Checker(text)
+    assert "side by side" in text and "&lt;b&gt;other" in text and "<b>" not in text
+
+
+def test_the_same_results_give_the_same_page(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    assert make_report([tmp_path], tmp_path / "a").read_bytes() == make_report([tmp_path], tmp_path / "b").read_bytes()
+
+
+def test_bad_results_leave_an_earlier_report_as_it_was(tmp_path, capsys):
+    run = write_run(tmp_path, "loo", rows_of(BOTH))
+    page = make_report([tmp_path])
+    before = {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()}
+    (run / "results.parquet").write_bytes(b"torn")
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path)])
+    assert stop.value.code == 1 and "not a readable Parquet file" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()} == before
+
+
+def test_files_of_others_are_not_overwritten(tmp_path):
+    write_run(tmp_path / "runs", "loo", rows_of(BOTH))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / PAGE).write_text("my thesis")
+    with pytest.raises(ResultsError, match="not made by asbc-report"):
+        make_report([tmp_path / "runs"], tmp_path / "mine")
+    assert (tmp_path / "mine" / PAGE).read_text() == "my thesis"
+    with pytest.raises(ResultsError, match="a folder is wanted"):
+        make_report([tmp_path / "runs"], tmp_path / "mine" / PAGE)
+
+
+def test_the_command(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    code = "from asbc.report.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and Path(done.stdout.strip()) == tmp_path / "report" / PAGE
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit) as stop:
+        main([str(tmp_path / "empty")])
+    assert stop.value.code == 1 and not list((tmp_path / "empty").iterdir())
+
+
+def test_a_failed_run_is_listed_with_its_error(tmp_path):
+    from asbc.results import Run
+
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    with pytest.raises(ValueError, match="boom"), Run(tmp_path, "bad", {}) as run:
+        run.begin(experiment="lp", dataset="made", encoder="up")
+        raise ValueError("boom")
+    words = " ".join(Checker(make_report([tmp_path]).read_text()).text)
+    assert "ValueError: boom" in words and "failed" in words

@@ -1,0 +1,50 @@
+import json
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+
+from notebooks.build import SOURCES, execute
+
+
+def cells(notebook):
+    return [(cell.cell_type, cell.source.strip()) for cell in notebook.cells]
+
+
+def test_the_three_notebooks_are_there():
+    assert {path.stem for path in SOURCES} == {"spectral_regimes", "own_embeddings", "reading_a_sweep"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_source_and_notebook_say_the_same(source):
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    nbformat.validate(notebook)
+    assert cells(notebook) == cells(jupytext.read(source)), "run `make notebooks`"
+    assert any(output.get("data", {}).get("image/png") for c in notebook.cells for output in c.get("outputs", []))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_notebooks_hold_no_paths_of_a_machine(source):
+    text = json.dumps(
+        [
+            [c.source, [{k: v for k, v in o.get("data", {}).items() if k != "image/png"} | {"text": o.get("text")}
+                        for o in c.get("outputs", [])]]
+            for c in nbformat.read(source.with_suffix(".ipynb"), as_version=4).cells
+        ]
+    )  # fmt: skip
+    assert not re.findall(r"/(?:tmp|home|root|work|usr|Users|private)/", text)
+    assert source.with_suffix(".ipynb").stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_notebooks_run(source, tmp_path, monkeypatch):
+    root = Path(__file__).resolve().parent.parent
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    notebook = execute(source, timeout=120)
+    kinds = {key for c in notebook.cells for output in c.get("outputs", []) for key in output.get("data", {})}
+    assert "image/png" in kinds
+    assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.get("output_type") == "error"]
+    if source.stem == "spectral_regimes":
+        assert "application/vnd.jupyter.widget-view+json" in kinds
