@@ -76,7 +76,7 @@ def test_the_command_for_what_is_missing_repeats_what_was_typed(tmp_path):
 def test_folders_without_results_are_refused(tmp_path):
     with pytest.raises(ResultsError, match="no such folder"):
         read_evidence([tmp_path / "nowhere"])
-    with pytest.raises(ResultsError, match="no runs in it.*asbc experiment=loo"):
+    with pytest.raises(ResultsError, match=r"no runs in it.*asbc experiment=loo"):
         read_evidence([tmp_path])
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ResultsError, match="no runs in it"):
@@ -110,5 +110,5 @@ def test_runs_that_have_no_rows_yet_are_said_to_be_there(tmp_path):
 
     with Run(tmp_path, "abc", {}) as run:
         run.begin(experiment="loo", dataset="made", encoder="up")
-    with pytest.raises(ResultsError, match="none has rows yet.*abc running"):
+    with pytest.raises(ResultsError, match=r"none has rows yet.*abc running"):
         read_evidence([tmp_path])
