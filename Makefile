@@ -37,6 +37,7 @@ test: lint
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
+	$(BIN)/python experiments/benchmark_scale.py
 
 notebooks: $(VENV)/.installed-dev
 	$(BIN)/python notebooks/build.py

@@ -15,6 +15,7 @@ from asbc.bandwidth import (
 )
 from asbc.dimension import dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
+from asbc.graphfile import load_graph, load_nodes, load_rows
 from asbc.neighbors import Neighbors, normalize, search_neighbors
 from asbc.weights import (
     gaussian_weights,
@@ -44,6 +45,9 @@ __all__ = [
     "effective_rank",
     "gaussian_weights",
     "levina_bickel",
+    "load_graph",
+    "load_nodes",
+    "load_rows",
     "nnk_weights",
     "normalize",
     "normalize_weights",

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from asbc.kernels import criterion
 from asbc.kernels.perplexity import match_neighbors
-from asbc.neighbors import Floats, Neighbors, as_vectors, check_neighbors, neighborhoods
+from asbc.neighbors import Floats, Neighbors, as_vectors, neighborhoods, vectors_for
 
 Vector = NDArray[np.float64]
 
@@ -105,7 +105,7 @@ def _anchor(neighbors: Neighbors, k: int) -> Vector:
     return np.where(at_k > 0, at_k, np.where(np.isfinite(positive), positive, 0.0))
 
 
-def _fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
+def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
     """Give nodes whose neighbours all coincide with them the median bandwidth of the others."""
     if not constant.any():
         return sigma
@@ -123,19 +123,17 @@ def _fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
 class Bandwidth(BaseEstimator):
     """What all rules share: checks, and the report on the kernels that a choice leads to."""
 
-    def select(self, X: ArrayLike, neighbors: Neighbors, dimension: ArrayLike | None = None) -> BandwidthChoice:
+    def select(self, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None) -> BandwidthChoice:
         """Choose a bandwidth for every node.
 
         Parameters
         ----------
-        X : (n, d) array
+        X : (n, d) array, or None if `neighbors` carries the distances within neighbourhoods
         neighbors : Neighbors
         dimension : (n,) array, optional
             Local intrinsic dimension. Rules that do not need it use it for the report only.
         """
-        X = as_vectors(X)
-        check_neighbors(X, neighbors)
-        return self._select(X, neighbors, dimension)
+        return self._select(vectors_for(X, neighbors), neighbors, dimension)
 
     def extend(
         self, choice: BandwidthChoice, X: ArrayLike, neighbors: Neighbors, dimension: ArrayLike | None = None
@@ -143,11 +141,11 @@ class Bandwidth(BaseEstimator):
         """Bandwidths for queries, whose neighbours among the rows of X are given, after `choice` was made on X."""
         return self.select(X, neighbors, dimension)
 
-    def _select(self, X: Floats, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
+    def _select(self, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
         raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
 
 
-def _report(X, neighbors, sigma, dimension, at_edge, **more) -> BandwidthChoice:
+def report_at(X, neighbors, sigma, dimension, at_edge, **more) -> BandwidthChoice:
     """Rank, slope and J (gamma = 1, default grid) at bandwidths that some other rule has chosen."""
     target = np.full(neighbors.n, np.nan) if dimension is None else check_dimension(dimension, neighbors)
     ranks, slopes, steepest = np.empty((3, neighbors.n))
@@ -236,7 +234,7 @@ class SpectralBandwidth(Bandwidth):
                 better = found[3] < objective[rows]
                 for array, new in zip((sigma, rank, slope, objective), found, strict=True):
                     array[rows] = np.where(better, new, array[rows])
-        sigma = _fill_constant(sigma, _anchor(neighbors, k) == 0)
+        sigma = fill_constant(sigma, _anchor(neighbors, k) == 0)
         return BandwidthChoice(sigma, rank, slope, objective, at_edge, solved=solved)
 
 
@@ -259,7 +257,7 @@ class Perplexity(Bandwidth):
         high = np.where(constant, 1.0, 100.0 * _anchor(neighbors, neighbors.k))
         sigma = match_neighbors(neighbors.distances**2, target, low, high)
         at_edge = (sigma <= low * (1 + 1e-9)) | (sigma >= high * (1 - 1e-9))
-        return _report(X, neighbors, _fill_constant(sigma, constant), dimension, at_edge)
+        return report_at(X, neighbors, fill_constant(sigma, constant), dimension, at_edge)
 
 
 class SelfTuning(Bandwidth):
@@ -272,10 +270,14 @@ class SelfTuning(Bandwidth):
     def __init__(self, k: int = 7):
         self.k = k
 
-    def _select(self, X, neighbors, dimension):
+    def local_sigma(self, neighbors: Neighbors) -> tuple[Vector, NDArray[np.bool_]]:
+        """Bandwidths (n,), and the nodes that have none of their own because all their neighbours coincide."""
         anchor = _anchor(neighbors, _check_rank_in_row(self.k, neighbors, "k"))
-        sigma = _fill_constant(np.where(anchor > 0, anchor, 1.0) / np.sqrt(2.0), anchor == 0)
-        return _report(X, neighbors, sigma, dimension, np.zeros(neighbors.n, bool), mutual=True)
+        return np.where(anchor > 0, anchor, 1.0) / np.sqrt(2.0), anchor == 0
+
+    def _select(self, X, neighbors, dimension):
+        sigma = fill_constant(*self.local_sigma(neighbors))
+        return report_at(X, neighbors, sigma, dimension, np.zeros(neighbors.n, bool), mutual=True)
 
 
 class _Global(Bandwidth):
@@ -288,12 +290,12 @@ class _Global(Bandwidth):
     def _select(self, X, neighbors, dimension):
         sigma, at_edge = self._sigma(X, neighbors, dimension)
         n = neighbors.n
-        return _report(X, neighbors, np.full(n, sigma), dimension, np.full(n, at_edge))
+        return report_at(X, neighbors, np.full(n, sigma), dimension, np.full(n, at_edge))
 
     def extend(self, choice, X, neighbors, dimension=None):
         n = neighbors.n
         at_edge = np.full(n, choice.at_edge[0])
-        return _report(as_vectors(X), neighbors, np.full(n, choice.sigma[0]), dimension, at_edge)
+        return report_at(as_vectors(X), neighbors, np.full(n, choice.sigma[0]), dimension, at_edge)
 
 
 class Fixed(_Global):
@@ -326,7 +328,7 @@ class Fixed(_Global):
             return check_positive(self.value, "value"), False
         if sigma == 0:
             constant = np.ones(1, bool)
-            sigma = float(_fill_constant(np.ones(1), constant)[0])
+            sigma = float(fill_constant(np.ones(1), constant)[0])
         return sigma, False
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
-from asbc.neighbors import Neighbors, as_vectors, check_neighbors, neighborhoods
+from asbc.neighbors import Neighbors, neighborhoods, vectors_for
 
 SMALLEST, LARGEST = 1.0, 200.0  # no estimate leaves this range
 
@@ -19,7 +19,7 @@ def subset_sizes(k: int) -> NDArray[np.int64]:
     return np.unique(np.geomspace(min(8, k // 2), k, 6).round().astype(np.int64))
 
 
-def dim_mst(X: ArrayLike, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0) -> NDArray[np.float64]:
+def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0) -> NDArray[np.float64]:
     """Intrinsic dimension from minimum spanning trees.
 
     The mean edge of the tree on m points of a d-dimensional set shrinks like ``m**(-1/d)``. The tree is built on
@@ -28,7 +28,7 @@ def dim_mst(X: ArrayLike, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0
 
     Parameters
     ----------
-    X : (n, d) array
+    X : (n, d) array, or None if `neighbors` carries the distances within neighbourhoods
     neighbors : Neighbors
         At least 8 neighbours a node.
     n_rep : int
@@ -40,8 +40,7 @@ def dim_mst(X: ArrayLike, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0
     -------
     (n,) float64 within [1, 200]. Neighbours that all coincide have dimension 1.
     """
-    X = as_vectors(X)
-    check_neighbors(X, neighbors)
+    vectors = vectors_for(X, neighbors)
     if neighbors.k < 8:
         raise ValueError(f"neighbors must have k of at least 8 for a spanning-tree dimension; got {neighbors.k}.")
     if int(n_rep) != n_rep or n_rep < 1:
@@ -51,7 +50,7 @@ def dim_mst(X: ArrayLike, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0
     sizes = subset_sizes(neighbors.k)
     first = neighbors.first or 0
     out = np.empty(neighbors.n)
-    for rows, pairs in neighborhoods(X, neighbors):
+    for rows, pairs in neighborhoods(vectors, neighbors):
         lengths = tree_lengths(pairs, neighbors.k, sizes, int(n_rep), int(seed), first + rows.start)
         out[rows] = _dimension_of(lengths, np.log(sizes - 1.0))
     return out

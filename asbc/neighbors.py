@@ -32,12 +32,15 @@ class Neighbors:
         The row of X that is the first node; the others follow it. None if the nodes are queries, not rows of X.
     pairs : (n, p) float64 or None
         Squared distances among each node's neighbours, if :func:`with_pairs` has put them here to be shared.
+    recall : float or None
+        After approximate search, the share of the exact neighbours that it found, measured on a sample of nodes.
     """
 
     indices: NDArray[np.int64]
     distances: NDArray[np.float64]
     first: int | None = 0
     pairs: NDArray[np.float64] | None = None
+    recall: float | None = None
 
     @property
     def n(self) -> int:
@@ -114,9 +117,15 @@ def check_k(k: int, n: int, name: str = "k") -> int:
 
 
 def search_neighbors(
-    X: ArrayLike, k: int = 30, *, metric: str = "euclidean", queries: ArrayLike | None = None
+    X: ArrayLike,
+    k: int = 30,
+    *,
+    metric: str = "euclidean",
+    queries: ArrayLike | None = None,
+    search: str = "exact",
+    **options: int,
 ) -> Neighbors:
-    """Exact nearest neighbours.
+    """Nearest neighbours, exact unless another kind of search is asked for.
 
     Matrix products in single precision propose candidates, distances in double precision decide, and a bound on
     the rounding error certifies that no other row can be nearer; rows that it cannot certify are searched again in
@@ -132,6 +141,14 @@ def search_neighbors(
     queries : (m, d) array, optional
         Search the neighbours of these among the rows of X. By default the nodes are the rows of X themselves, and
         none is its own neighbour.
+    search : {"exact", "ivf", "hnsw", "nn_descent"}
+        The others are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
+        (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and
+        measure their recall on a sample.
+    **options
+        Of approximate search: ``seed``; ``sample``, the nodes that recall is measured on (1000); ``n_lists`` and
+        ``n_probe`` of ``"ivf"``; ``links``, ``ef_construction`` and ``ef_search`` of ``"hnsw"``; ``n_trees`` of
+        ``"nn_descent"``.
 
     Returns
     -------
@@ -141,14 +158,17 @@ def search_neighbors(
         raise ValueError(f"metric must be 'euclidean' or 'cosine'; got {metric!r}.")
     prepare = normalize if metric == "cosine" else as_vectors
     X = prepare(X)
+    if search != "exact" or options:
+        from asbc.approximate import search_approximately  # which leans on exact search, so it comes after it
+
+        Q = None if queries is None else _prepared_queries(queries, X, prepare)
+        return search_approximately(X, k, search, queries=Q, **options)
     if queries is None:
         Q = X
         check_k(k, X.shape[0])
         wanted = k + 1  # the node itself is among the nearest, and is dropped at the end by its id
     else:
-        Q = prepare(queries, "queries")
-        if Q.shape[1] != X.shape[1]:
-            raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
+        Q = _prepared_queries(queries, X, prepare)
         check_k(k, X.shape[0] + 1)
         wanted = k
     Q = Q.astype(X.dtype, copy=False) if Q.dtype.itemsize < X.dtype.itemsize else Q
@@ -166,6 +186,13 @@ def search_neighbors(
         indices[row] = chosen
         distances[row] = np.sqrt(squared[chosen])
     return Neighbors(indices, distances, first=0 if queries is None else None)
+
+
+def _prepared_queries(queries, X, prepare):
+    Q = prepare(queries, "queries")
+    if Q.shape[1] != X.shape[1]:
+        raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
+    return Q
 
 
 def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
@@ -272,6 +299,15 @@ def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
         )
 
 
+def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
+    """`X` checked against its neighbours. None is enough where they carry the distances among them."""
+    if X is None and isinstance(neighbors, Neighbors) and neighbors.pairs is not None:
+        return None
+    vectors = as_vectors(X)  # type: ignore[arg-type]
+    check_neighbors(vectors, neighbors)
+    return vectors
+
+
 def with_pairs(X: Floats, neighbors: Neighbors) -> Neighbors:
     """The same neighbours, with the distances among them worked out once for all later steps."""
     if neighbors.pairs is not None:
@@ -279,7 +315,7 @@ def with_pairs(X: Floats, neighbors: Neighbors) -> Neighbors:
     return replace(neighbors, pairs=neighborhood_distances(X, neighbors.indices))
 
 
-def neighborhoods(X: Floats, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """Blocks of nodes with the squared distances among their neighbours, so that memory does not grow with n."""
     for start in range(0, neighbors.n, _PAIR_BLOCK):
         rows = slice(start, min(start + _PAIR_BLOCK, neighbors.n))

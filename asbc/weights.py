@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.bandwidth import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
-from asbc.neighbors import Neighbors, as_vectors, check_neighbors, neighborhoods
+from asbc.neighbors import Neighbors, neighborhoods, vectors_for
 
 Matrix = NDArray[np.float64]
 
@@ -54,13 +54,13 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
 
 
 def nnk_weights(
-    X: ArrayLike, neighbors: Neighbors, sigma: ArrayLike, *, k_min: int = 6, solver: str = "exact"
+    X: ArrayLike | None, neighbors: Neighbors, sigma: ArrayLike, *, k_min: int = 6, solver: str = "exact"
 ) -> Matrix:
     """Non-negative kernel regression of each node on its neighbours, ``argmin_{w >= 0} w'Kw / 2 - k'w``.
 
     Parameters
     ----------
-    X : (n, d) array
+    X : (n, d) array, or None if `neighbors` carries the distances within neighbourhoods
     sigma : (n,) array or float
     k_min : int
         A row with fewer neighbours of positive weight gets its nearest ones too, with their kernel value as weight;
@@ -71,13 +71,12 @@ def nnk_weights(
     """
     if solver not in ("exact", "reference"):
         raise ValueError(f"solver must be 'exact' or 'reference'; got {solver!r}.")
-    X = as_vectors(X)
-    check_neighbors(X, neighbors)
+    vectors = vectors_for(X, neighbors)
     sigma = check_sigma(sigma, neighbors.n)
     if isinstance(k_min, bool) or int(k_min) != k_min or not 0 <= k_min <= neighbors.k:
         raise ValueError(f"k_min must be a whole number from 0 to {neighbors.k}, the candidates; got {k_min!r}.")
     out = np.empty((neighbors.n, neighbors.k))
-    for rows, pairs in neighborhoods(X, neighbors):
+    for rows, pairs in neighborhoods(vectors, neighbors):
         squared = neighbors.distances[rows] ** 2
         out[rows] = nnk_rows(pairs, squared, sigma[rows], int(k_min), solver == "exact")
     return out
@@ -85,7 +84,7 @@ def nnk_weights(
 
 def row_weights(
     kind: str,
-    X: ArrayLike,
+    X: ArrayLike | None,
     neighbors: Neighbors,
     choice: BandwidthChoice | None,
     *,

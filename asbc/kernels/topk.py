@@ -27,7 +27,21 @@ def _sift(values, ids, value, identity):
     ids[hole] = identity
 
 
-@njit(cache=True, parallel=True, fastmath={"nnan", "nsz"})
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def _merge(row, first_column, heap, ids):
+    c = row.shape[0]
+    for start in range(0, c, _GLANCE):
+        stop = min(start + _GLANCE, c)
+        least = row[start]
+        for j in range(start, stop):
+            least = min(least, row[j])
+        if least < heap[0]:
+            for j in range(start, stop):
+                if row[j] < heap[0]:
+                    _sift(heap, ids, row[j], first_column + j)
+
+
+@njit(cache=True, parallel=True)
 def keep_smallest(strip, first_column, values, ids):
     """Merge a strip of columns into the rows' lists of smallest entries.
 
@@ -37,16 +51,12 @@ def keep_smallest(strip, first_column, values, ids):
     values, ids : (m, s), updated in place
         Max-heaps: ``values[i, 0]`` is the largest kept. Start with infinity and -1.
     """
-    m, c = strip.shape
-    for i in prange(m):
-        row = strip[i]
-        heap = values[i]
-        for start in range(0, c, _GLANCE):
-            stop = min(start + _GLANCE, c)
-            least = row[start]
-            for j in range(start, stop):
-                least = min(least, row[j])
-            if least < heap[0]:
-                for j in range(start, stop):
-                    if row[j] < heap[0]:
-                        _sift(heap, ids[i], row[j], first_column + j)
+    for i in prange(strip.shape[0]):
+        _merge(strip[i], first_column, values[i], ids[i])
+
+
+@njit(cache=True, nogil=True)
+def keep_smallest_of(strip, first_column, rows, values, ids):
+    """As :func:`keep_smallest` where row i of the strip belongs to heap ``rows[i]``, on the calling thread alone."""
+    for i in range(strip.shape[0]):
+        _merge(strip[i], first_column, values[rows[i]], ids[rows[i]])

@@ -20,6 +20,7 @@ from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
 from asbc.evaluate.loo import loo_accuracy
+from asbc.files import conf_dir
 
 from .small import checkpoint_of, new_args, write_checkpoint
 
@@ -28,7 +29,7 @@ LEAVES = sorted(path.stem for path in (ROOT / "conf" / "embedding").glob("*.yaml
 
 
 def source(*overrides):
-    with initialize_config_dir(str(cli.config_folder()), version_base="1.3"):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         return instantiate(compose("embed", overrides=list(overrides)).embedding)
 
 

@@ -1,0 +1,266 @@
+"""What one block of a build does: it reads memory maps and earlier parts, and gives the arrays of its own part.
+
+Nothing here depends on the engine, on other blocks of the same stage, or on what ran before.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from asbc import approximate
+from asbc.bandwidth import (
+    Bandwidth,
+    BandwidthChoice,
+    ConstantNeighborhoodWarning,
+    Fixed,
+    Perplexity,
+    SelfTuning,
+    SpectralBandwidth,
+    report_at,
+)
+from asbc.dimension import dim_mst, levina_bickel
+from asbc.graph import to_graph
+from asbc.graphfile import open_array, read_json, read_part, write_array, write_part
+from asbc.kernels.distances import neighborhood_distances
+from asbc.neighbors import Floats, Neighbors
+from asbc.weights import normalize_weights, row_weights, sharpen
+
+_PAIRS = 4096  # nodes whose neighbourhoods are held at once: 14 MB at k = 30
+_EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
+# Rules that choose a node's bandwidth from its own neighbours, or from one pass over all distances.
+RULES: dict[str, type[Bandwidth]] = {rule.__name__: rule for rule in (SpectralBandwidth, Perplexity, SelfTuning, Fixed)}
+
+
+def rule_from_json(content: Mapping[str, Any]) -> Bandwidth:
+    parameters = dict(content)
+    return RULES[parameters.pop("rule")](**parameters)
+
+
+def converted(plan: Mapping[str, Any]) -> bool:
+    """Whether vectors must be written anew before kernels can read them from a memory map."""
+    return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
+
+
+class Job:
+    """A build's folder as its blocks see it: the plan, the memory maps, and where parts are."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self.converted = self.scratch / "vectors.npy"
+        self.plan = read_json(folder / "plan.json")
+        content = self.plan["bandwidth"]
+        self.rule = None if content is None else rule_from_json(content)
+
+    def part(self, stage: str, block: int) -> Path:
+        return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
+
+    def parts(self, stage: str) -> list[Path]:
+        return [self.part(stage, block) for block in range(self.count(stage))]
+
+    def count(self, stage: str) -> int:
+        if stage == "lists":
+            return len(self.array("first_lists")) - 1
+        return -(-self.plan["n"] // self.plan["block"])
+
+    def nodes(self, block: int) -> tuple[int, int]:
+        start = block * self.plan["block"]
+        return start, min(start + self.plan["block"], self.plan["n"])
+
+    def array(self, name: str) -> NDArray:
+        return open_array(self.scratch / f"{name}.npy")
+
+    @functools.cached_property
+    def source(self) -> NDArray:
+        path = Path(read_json(self.scratch / "source.json")["path"])
+        return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
+
+    @functools.cached_property
+    def X(self) -> Floats:
+        return open_array(self.converted) if converted(self.plan) else self.source
+
+    @functools.cached_property
+    def index(self):
+        search, options = self.plan["search"], self.plan["search_options"]
+        if search == "ivf":
+            return approximate.InvertedLists(
+                self.array("centroids"),
+                self.array("starts"),
+                self.array("members"),
+                self.array("first_lists"),
+                [open_array(path) for path in self.parts("lists")],
+                options["n_probe"],
+            )
+        if search == "hnsw":
+            return approximate.HNSW.open(self.scratch / "index.faiss", options["ef_search"])
+        if search == "nn_descent":
+            return approximate.Listed(self.array("candidates"))
+        return None
+
+
+def opened(folder: str) -> Job:
+    """The job of a folder. Maps and index stay open from block to block."""
+    return _opened(folder, os.stat(os.path.join(folder, "plan.json")).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: str, stamp: int) -> Job:
+    return Job(Path(folder))  # the stamp tells a plan that was written anew
+
+
+def run_block(folder: str, stage: str, block: int) -> None:
+    """Do one block of a stage and write its part, unless it is there. Workers call this."""
+    job = opened(folder)
+    path = job.part(stage, block)
+    if path.is_file():
+        return
+    made = _STAGES[stage](job, block)
+    if isinstance(made, dict):
+        write_part(path, made)
+    else:
+        write_array(path, made)
+
+
+def _check(job: Job, block: int):
+    start, stop = job.nodes(block)
+    finite = np.isfinite(job.source[start:stop]).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"the vectors must be finite; row {start + int(np.argmin(finite))} holds NaN or infinity.")
+    if job.plan["builder"]["metric"] == "cosine":
+        zero = ~job.source[start:stop].any(axis=1)
+        if zero.any():
+            raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
+    return {"rows": np.array(stop - start)}
+
+
+def _assign(job: Job, block: int):
+    start, stop = job.nodes(block)
+    return {"labels": approximate.nearest_lists(job.array("centroids"), job.X[start:stop])}
+
+
+def _lists(job: Job, block: int):
+    first, last = job.array("first_lists")[block : block + 2]
+    starts, members = job.array("starts"), job.array("members")
+    return approximate.residuals(
+        job.X, job.array("centroids"), members[starts[first] : starts[last]], job.array("labels")
+    )
+
+
+def _neighbors(job: Job, block: int):
+    rows = np.arange(*job.nodes(block))
+    indices, distances, repaired = approximate.find_rows(job.X, rows, job.index, job.plan["k"])
+    return {"indices": indices, "distances": distances, "repaired": np.array(repaired)}
+
+
+def _rows(job: Job, block: int):
+    start, _ = job.nodes(block)
+    indices, distances = read_part(job.part("neighbors", block), "indices", "distances")
+    neighbors = Neighbors(indices, distances, first=start)
+    kind = job.plan["builder"]["weights"]
+    if job.rule is None:
+        return {"weights": row_weights(kind, None, neighbors, None)}
+    pieces = [_rows_of(job, neighbors.rows(s, s + _PAIRS)) for s in range(0, neighbors.n, _PAIRS)]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _rows_of(job: Job, neighbors: Neighbors) -> dict[str, NDArray]:
+    settings = job.plan["builder"]
+    pairs = neighborhood_distances(job.X, neighbors.indices)
+    start = neighbors.first or 0
+    neighbors = Neighbors(neighbors.indices, neighbors.distances, start, pairs)
+    if settings["dimension"] == "mst":
+        dimension = dim_mst(None, neighbors, n_rep=settings["n_rep"], seed=settings["random_state"])
+    else:
+        dimension = levina_bickel(neighbors, k=min(10, neighbors.k))
+    rule = job.rule
+    assert rule is not None
+    constant = neighbors.distances[:, -1] == 0
+    fitted = None
+    if isinstance(rule, SelfTuning):
+        sigma = job.array("sigma")
+        own = np.array(sigma[start : start + neighbors.n])
+        edge = np.zeros(neighbors.n, bool)
+        choice = report_at(None, neighbors, own, dimension, edge, mutual=True)
+        fitted = BandwidthChoice(sigma, sigma, sigma, sigma, edge, mutual=True)
+        constant = np.zeros(neighbors.n, bool)
+    else:
+        if isinstance(rule, Fixed):
+            constant = np.zeros(neighbors.n, bool)
+            rule = Fixed(float(job.array("fixed")[0])) if rule.value == "mean_knn" else rule
+        with warnings.catch_warnings():
+            # Said once, for all blocks, when the bandwidth of these nodes is known.
+            warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
+            choice = rule.select(None, neighbors, dimension)
+    weights = row_weights(settings["weights"], None, neighbors, choice, k_min=settings["k_min"], fitted=fitted)
+    return {
+        "sigma": choice.sigma,
+        "constant": constant,
+        "effective_rank": choice.effective_rank,
+        "slope": choice.slope,
+        "objective": choice.objective,
+        "at_edge": choice.at_edge,
+        "dimension": dimension,
+        "weights": weights,
+    }
+
+
+def _directed(job: Job, block: int) -> tuple[NDArray[np.float64], sparse.csr_array]:
+    """Normalised weights of a block (m, k), and its rows of the directed graph (m, n)."""
+    start, stop = job.nodes(block)
+    indices, distances = read_part(job.part("neighbors", block), "indices", "distances")
+    (weights,) = read_part(job.part("rows", block), "weights")
+    if job.plan["builder"]["sharpen"] and job.rule is not None:
+        sigma = job.array("filled")
+        weights = sharpen(weights, np.array(sigma[start:stop]), center=float(np.median(sigma)))
+    graph = to_graph(Neighbors(indices, distances, start), weights, symmetrize=None, n_columns=job.plan["n"])
+    weights = normalize_weights(weights)
+    return weights, graph
+
+
+def _transpose(job: Job, block: int):
+    """The block's edges in order of column, so that every later block finds those that end in it side by side."""
+    start, _ = job.nodes(block)
+    edges = _directed(job, block)[1].tocoo()
+    order = np.lexsort((edges.row, edges.col))
+    out = np.empty(edges.nnz, _EDGE)
+    out["column"], out["row"], out["value"] = edges.col[order], edges.row[order] + start, edges.data[order]
+    return out
+
+
+def _graph(job: Job, block: int):
+    start, stop = job.nodes(block)
+    weights, graph = _directed(job, block)
+    symmetrize = job.plan["builder"]["symmetrize"]
+    if symmetrize:
+        found = []
+        for path in job.parts("transpose"):
+            edges = open_array(path, _EDGE)
+            first, last = np.searchsorted(edges["column"], [start, stop])
+            found.append(np.array(edges[first:last]))
+        back = np.concatenate(found)
+        coordinates = back["column"] - start, back["row"]
+        transposed = sparse.csr_array(sparse.coo_array((back["value"], coordinates), shape=graph.shape))
+        graph = graph.maximum(transposed) if symmetrize == "max" else (graph + transposed) / 2
+        graph = sparse.csr_array(graph)
+    graph.sort_indices()
+    return {"weights": weights, "counts": np.diff(graph.indptr), "columns": graph.indices, "values": graph.data}
+
+
+_STAGES = {
+    "check": _check,
+    "assign": _assign,
+    "lists": _lists,
+    "neighbors": _neighbors,
+    "rows": _rows,
+    "transpose": _transpose,
+    "graph": _graph,
+}

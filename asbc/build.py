@@ -1,0 +1,539 @@
+"""From a file of embeddings to a graph on disk, block by block.
+
+The work is cut into stages, and a stage into blocks of nodes. A block reads memory maps and the parts of earlier
+stages, and writes one part: whole, under its final name, or not at all. So memory is bounded by the block, a build
+that was killed goes on with the parts that are missing, and blocks may run anywhere in any order. What a block writes
+depends on nothing but the plan, the vectors and earlier parts, which makes the result the same to the last bit
+for every engine, number of workers and history of interruptions.
+
+Stages: ``check`` the vectors; ``assign`` rows to inverted lists and write the ``lists`` (``ivf`` only); ``neighbors``;
+``rows`` (dimension, bandwidth, weights); ``transpose`` the edges and put the ``graph`` together; then parts are joined.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import asbc
+from asbc import approximate
+from asbc.bandwidth import (
+    Fixed,
+    SelfTuning,
+    SpectralBandwidth,
+    fill_constant,
+)
+from asbc.blocks import RULES, Job, converted, opened, run_block
+from asbc.engine import open_engine
+from asbc.graph import GraphBuilder
+from asbc.graphfile import (
+    FORMAT,
+    GraphFileError,
+    open_array,
+    read_json,
+    read_part,
+    whole_file,
+    write_array,
+    write_joined,
+    write_json,
+)
+from asbc.neighbors import Neighbors, as_vectors, check_k, normalize
+
+BLOCK = 16384
+_QUIET_SECONDS = 20
+_SAMPLE = 1000  # nodes that recall is measured on
+_NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
+
+
+class BuildError(RuntimeError):
+    """A build that cannot go on; what it has written so far stays, and the next start goes on from there."""
+
+
+def build_graph(
+    source: str | os.PathLike,
+    folder: str | os.PathLike,
+    builder: GraphBuilder | None = None,
+    *,
+    search: str = "ivf",
+    search_options: Mapping[str, int] | None = None,
+    block: int = BLOCK,
+    engine: str = "local",
+    scheduler: str | None = None,
+    workers: int = 2,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Build a graph on disk. Started again after an interruption, it goes on where it was.
+
+    Parameters
+    ----------
+    source : path
+        ``.npy`` file (n, d), a folder of the embedding store, or a URL that fsspec reads, which is copied first.
+    folder : path
+        The build's own folder. Another build of the same plan is continued there; any other is refused.
+    builder : GraphBuilder, optional
+        Weights, bandwidth and the rest. Rules that look at all nodes at once do not work in blocks, except
+        ``Fixed("mean_knn")`` and ``SelfTuning``.
+    search : {"ivf", "exact", "hnsw", "nn_descent"}
+        The last two hold all vectors in memory.
+    search_options : mapping, optional
+        ``n_lists``, ``n_probe`` and so on, see :func:`asbc.search_neighbors`.
+    block : int
+        Nodes a block. Memory goes with it, results do not.
+    engine, scheduler, workers
+        See :func:`asbc.engine.open_engine`.
+    progress : bool
+        Show bars with the time left.
+
+    Returns
+    -------
+    The manifest. :func:`asbc.load_graph` opens the graph.
+    """
+    folder = Path(folder)
+    plan = _plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        local_source = _local_copy(os.fspath(source), folder)
+        vectors_path, labels = find_vectors(local_source)
+        vectors = open_array(vectors_path, **labels)
+        plan |= _shape_of(vectors, vectors_path, plan)
+        if (folder / "manifest.json").is_file():
+            _same_plan(folder, plan)
+            return read_json(folder / "manifest.json")
+        if (folder / "plan.json").is_file():
+            _same_plan(folder, plan)
+        else:
+            strangers = [entry.name for entry in folder.iterdir() if entry.name not in ("build.lock", "source")]
+            if strangers:
+                raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
+            _check_space(folder, plan)
+            write_json(folder / "plan.json", plan)
+        # Where the vectors are may change between starts, so it is not part of the plan.
+        write_json(folder / "scratch" / "source.json", {"path": os.fspath(vectors_path.resolve())})
+        _sweep(folder)
+        with _clear_errors(folder), open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
+            return _Build(folder, plan, run, progress).finish()
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+def _plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block: int) -> dict[str, Any]:
+    builder._check_parameters()
+    if isinstance(block, bool) or int(block) != block or block < 1:
+        raise ValueError(f"block must be a whole number of at least 1; got {block!r}.")
+    approximate.check_search(search, 2**40, options)
+    seed = builder.random_state
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"random_state must be a whole number of at least 0, so that blocks agree; got {seed!r}.")
+    # A trial on a few points refuses what cannot work now, rather than after hours of search.
+    trial = np.random.default_rng(0).normal(size=(builder.k_cand + 2, 8))
+    GraphBuilder(**builder.get_params(deep=False)).fit(trial)
+    settings = builder.get_params(deep=False)
+    rule = SpectralBandwidth() if settings.pop("bandwidth") is None else builder.bandwidth
+    return {
+        "format": FORMAT,
+        "version": asbc.__version__,
+        "builder": {**settings, "random_state": int(seed)},
+        "bandwidth": _rule_to_json(rule) if builder.weights != "uniform" else None,
+        "search": search,
+        "search_options": dict(options),
+        "block": int(block),
+    }
+
+
+def _rule_to_json(rule) -> dict[str, Any]:
+    name = type(rule).__name__
+    if name not in RULES or (isinstance(rule, Fixed) and rule.value == "median_spectral"):
+        what = "Fixed('median_spectral')" if isinstance(rule, Fixed) else name
+        raise ValueError(
+            f"bandwidth {what} looks at all nodes at once and does not work in blocks. These do: SpectralBandwidth, "
+            "Perplexity, SelfTuning, Fixed with a number or 'mean_knn'. A global bandwidth found on a sample can be "
+            "passed as Fixed(number)."
+        )
+    return {"rule": name, **rule.get_params(deep=False)}
+
+
+def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
+    """The ``.npy`` file of `source`, and the dtype and shape that the store's manifest gives it, if it has one."""
+    if not source.is_dir():
+        return source, {}
+    manifest_path = source / "manifest.json"
+    if not manifest_path.is_file():
+        raise FileNotFoundError(f"{source}: a folder without manifest.json is not an entry of the embedding store.")
+    manifest = read_json(manifest_path)
+    try:
+        return source / "vectors.npy", {"dtype": str(manifest["dtype"]), "shape": tuple(manifest["shape"])}
+    except (KeyError, TypeError) as error:
+        raise GraphFileError(f"{manifest_path}: has no dtype and shape ({error}).") from error
+
+
+def _local_copy(source: str, folder: Path) -> Path:
+    """`source` as a path of this file system; a URL is copied into the build's folder once."""
+    if "://" not in source:
+        return Path(source)
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError("reading from a URL needs fsspec: pip install 'asbc[scale]'.") from error
+    copy = folder / "source" / "vectors.npy"
+    if not copy.is_file():
+        try:
+            with fsspec.open(source, "rb") as remote, whole_file(copy) as file:
+                shutil.copyfileobj(remote, file, 2**24)
+        except (OSError, ValueError) as error:
+            raise BuildError(f"{source}: cannot be read ({error}).") from error
+    return copy
+
+
+def _shape_of(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan says of the vectors: enough to notice that they are not those of the last start."""
+    if vectors.ndim != 2:
+        raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
+    if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
+        raise TypeError(f"{path}: must be float16, float32 or float64; got {vectors.dtype}.")
+    n, d = vectors.shape
+    k = check_k(plan["builder"]["k_cand"], n, "k_cand")
+    options = approximate.check_search(plan["search"], n, plan["search_options"])
+    checksum = 0
+    for row in np.unique(np.linspace(0, n - 1, 64).astype(int)):
+        checksum = zlib.crc32(np.ascontiguousarray(vectors[row]).tobytes(), checksum)
+    return {
+        "n": n,
+        "d": d,
+        "k": k,
+        "dtype": str(vectors.dtype),
+        "fortran": not vectors.flags.c_contiguous,
+        "search_options": options,
+        "vectors_crc32": checksum,
+    }
+
+
+def _same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    stored = read_json(folder / "plan.json")
+    for key in sorted(stored.keys() | plan.keys()):
+        if stored.get(key) != plan.get(key):
+            what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {stored.get(key)!r}"
+            now = "" if key == "vectors_crc32" else f" and is now {plan.get(key)!r}"
+            raise BuildError(
+                f"{folder}: holds a build with other settings: {what}{now}. Give this one another folder, or remove it."
+            )
+
+
+def _check_space(folder: Path, plan: Mapping[str, Any]) -> None:
+    n, d, k = plan["n"], plan["d"], plan["k"]
+    copies = (plan["search"] == "ivf") + converted(plan)
+    needed = n * (4 * d * copies + 2 * 20 * k)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BuildError(
+            f"{folder}: the build needs at least {needed / 1e9:.1f} GB of disk, and {free / 1e9:.1f} GB are free."
+        )
+
+
+# --- safety ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other builds out. The system lets go of the lock when the process ends, however it ends."""
+    with open(folder / "build.lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            lock.seek(0)
+            owner = lock.read().strip() or "another process"
+            raise BuildError(f"{folder}: another build is writing here ({owner}); wait for it, or stop it.") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        lock.flush()
+        yield
+
+
+@contextmanager
+def _clear_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise BuildError(
+                f"{folder}: the disk is full, or a file may not grow any more ({error.strerror}). Finished parts are "
+                "kept: make room and start again."
+            ) from error
+        raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what writers that were killed have left."""
+    for leftover in (folder / "scratch").rglob(".*"):
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)
+
+
+# --- the driver -----------------------------------------------------------------------------------------------------
+
+
+class _Build:
+    """What happens between the blocks: it starts stages, and works out what needs all nodes."""
+
+    def __init__(self, folder: Path, plan: dict[str, Any], engine, progress: bool):
+        self.folder = folder
+        self.plan = plan
+        self.engine = engine
+        self.job = opened(os.fspath(folder))
+        self.show = progress
+        self.seconds: dict[str, float] = {}
+        self.resumed: dict[str, int] = {}
+
+    def finish(self) -> dict[str, Any]:
+        begun = time.perf_counter()
+        with _bars(self.show) as bars:
+            self.bars = bars
+            self._prepare()
+            self._search()
+            self._stage("neighbors")
+            self._between_neighbors_and_rows()
+            self._stage("rows")
+            self._between_rows_and_graph()
+            if self.plan["builder"]["symmetrize"]:
+                self._stage("transpose")
+            self._stage("graph")
+            with self._timed("join"):
+                manifest = self._join()
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        write_json(
+            self.folder / "timing.json",
+            {
+                "engine": self.engine.name,
+                "cores": os.cpu_count(),
+                "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+                "total_seconds": round(time.perf_counter() - begun, 3),
+                # Of this process: it does all the work of the local engine and little of a cluster's.
+                "cpu_seconds": round(own.ru_utime + own.ru_stime, 3),
+                "peak_bytes": own.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+                "blocks_found_finished": self.resumed,
+            },
+        )
+        write_json(self.folder / "manifest.json", manifest)
+        shutil.rmtree(self.folder / "scratch", ignore_errors=True)
+        return manifest
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def _stage(self, stage: str) -> None:
+        blocks = range(self.job.count(stage))
+        missing = [block for block in blocks if not self.job.part(stage, block).is_file()]
+        self.resumed[stage] = len(blocks) - len(missing)
+        bar = self.bars.add_task(stage, total=len(blocks), completed=len(blocks) - len(missing))
+        with self._timed(stage):
+            start = said = time.perf_counter()
+            for done, _ in enumerate(self.engine.run(run_block, os.fspath(self.folder), stage, missing), 1):
+                self.bars.advance(bar)
+                now = time.perf_counter()
+                # A log file has no bars to redraw: a line now and then.
+                if self.show and not self.bars.console.is_terminal and now - said > _QUIET_SECONDS:
+                    said = now
+                    left = (now - start) / done * (len(missing) - done)
+                    print(f"{stage}: {done} of {len(missing)} blocks, {left:.0f} s left", file=sys.stderr, flush=True)
+
+    def _once(self, path: Path, make) -> None:
+        """Make one array that belongs to no block, unless an earlier start has."""
+        if not path.is_file():
+            write_array(path, make())
+
+    def _prepare(self) -> None:
+        self._stage("check")
+        if converted(self.plan) and not self.job.converted.is_file():
+            with self._timed("convert"):
+                shape = (self.plan["n"], self.plan["d"])
+                dtype = np.float64 if self.plan["dtype"] == "float64" else np.float32
+                prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
+                write_joined(self.job.converted, dtype, shape, map(prepare, _slices(self.job.source, BLOCK)))
+
+    def _search(self) -> None:
+        job, plan = self.job, self.plan
+        options, seed = plan["search_options"], plan["builder"]["random_state"]
+        if plan["search"] == "ivf":
+            with self._timed("train"):
+                self._once(
+                    job.scratch / "centroids.npy",
+                    lambda: approximate.train_centroids(job.X, options["n_lists"], seed),
+                )
+            self._stage("assign")
+            with self._timed("order"):
+                if not (job.scratch / "starts.npy").is_file():
+                    labels = np.concatenate([read_part(path, "labels")[0] for path in job.parts("assign")])
+                    members, starts = approximate.file_under(labels, options["n_lists"])
+                    write_array(job.scratch / "labels.npy", labels)
+                    write_array(job.scratch / "members.npy", members)
+                    write_array(job.scratch / "first_lists.npy", _list_groups(starts, plan["block"]))
+                    write_array(job.scratch / "starts.npy", starts)
+            self._stage("lists")
+        elif plan["search"] == "hnsw" and not (job.scratch / "index.faiss").is_file():
+            with self._timed("index"):
+                temporary = job.scratch / ".index.faiss"
+                approximate.HNSW.build(job.X, options).save(temporary)
+                os.replace(temporary, job.scratch / "index.faiss")
+        elif plan["search"] == "nn_descent":
+            with self._timed("index"):
+                self._once(
+                    job.scratch / "candidates.npy",
+                    lambda: approximate.nn_descent_candidates(job.X, plan["k"], options["n_trees"], seed),
+                )
+        if plan["search"] != "exact" and not (job.scratch / "recall.json").is_file():
+            with self._timed("recall"):
+                recall = _measure_recall(job)
+                write_json(job.scratch / "recall.json", asdict(recall))
+                if recall.value < 0.9:
+                    warnings.warn(
+                        f"recall is {recall.value:.3f}, measured on {recall.sample} nodes: neighbours are missing from "
+                        f"the graph. Look at more, by the options of search={plan['search']!r}: {options}.",
+                        stacklevel=5,
+                    )
+
+    def _between_neighbors_and_rows(self) -> None:
+        """Bandwidths that need the distances of all nodes: 8 bytes a node are held."""
+        job = self.job
+        rule = job.rule
+        if isinstance(rule, Fixed) and rule.value == "mean_knn" and not (job.scratch / "fixed.npy").is_file():
+            columns = [
+                read_part(path, "distances")[0][:, : rule.k_mle][:, -1].copy() for path in job.parts("neighbors")
+            ]
+            mean = float(np.concatenate(columns).mean())
+            if mean == 0:
+                mean = float(fill_constant(np.ones(1), np.ones(1, bool))[0])
+            write_array(job.scratch / "fixed.npy", np.array([mean]))
+        if isinstance(rule, SelfTuning) and not (job.scratch / "sigma.npy").is_file():
+            found = []
+            for path in job.parts("neighbors"):
+                indices, distances = read_part(path, "indices", "distances")
+                found.append(rule.local_sigma(Neighbors(indices, distances)))
+            sigma, constant = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+            write_array(job.scratch / "sigma.npy", fill_constant(sigma, constant))
+
+    def _between_rows_and_graph(self) -> None:
+        """Nodes whose neighbours all coincide take the median bandwidth of the others, known only now.
+
+        Their weights do not depend on it: all distances are zero.
+        """
+        if self.job.rule is not None:
+            self._once(
+                self.job.scratch / "filled.npy",
+                lambda: fill_constant(
+                    *(
+                        np.concatenate(arrays)
+                        for arrays in zip(
+                            *(read_part(path, "sigma", "constant") for path in self.job.parts("rows")), strict=True
+                        )
+                    )
+                ),
+            )
+
+    def _join(self) -> dict[str, Any]:
+        job, plan = self.job, self.plan
+        n, k = plan["n"], plan["k"]
+        files: dict[str, dict[str, Any]] = {}
+
+        def join(name: str, stage: str, key: str, dtype, shape: tuple[int, ...]) -> None:
+            pieces = (read_part(path, key)[0] for path in job.parts(stage))
+            write_joined(self.folder / name, dtype, shape, pieces)
+            files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape)}
+
+        id_type = np.int32 if n < 2**31 else np.int64
+        join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
+        join("rows/distances.npy", "neighbors", "distances", np.float64, (n, k))
+        join("rows/weights.npy", "graph", "weights", np.float64, (n, k))
+        if job.rule is not None:
+            for name in _NODE_ARRAYS:
+                if name != "sigma":
+                    join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
+            sigma = open_array(job.scratch / "filled.npy")
+            write_joined(self.folder / "nodes/sigma.npy", np.float64, (n,), [sigma])
+            files["nodes/sigma.npy"] = {"dtype": "<f8", "shape": [n]}
+        counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        edges = int(indptr[-1])
+        # One dtype for both, or scipy would convert, and so read, all of them.
+        index_type = np.int32 if max(edges, n) < 2**31 else np.int64
+        write_array(self.folder / "graph/indptr.npy", indptr.astype(index_type))
+        files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1]}
+        join("graph/indices.npy", "graph", "columns", index_type, (edges,))
+        join("graph/data.npy", "graph", "values", np.float64, (edges,))
+        for name, listed in files.items():
+            listed["bytes"] = (self.folder / name).stat().st_size
+        repaired = sum(int(read_part(path, "repaired")[0]) for path in job.parts("neighbors"))
+        recall = read_json(job.scratch / "recall.json") if plan["search"] != "exact" else None
+        return {
+            **plan,
+            "edges": edges,
+            "files": files,
+            "recall": recall,
+            "rows_searched_exactly": n if plan["search"] == "exact" else repaired,
+        }
+
+
+def _slices(array: NDArray, step: int) -> Iterator[NDArray]:
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def _list_groups(starts: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+    """Cut the lists into groups of about `block` rows: the first list of each, and the number of lists."""
+    firsts = [0]
+    for number in range(1, len(starts) - 1):
+        if starts[number + 1] - starts[firsts[-1]] > block:
+            firsts.append(number)
+    return np.array([*firsts, len(starts) - 1])
+
+
+def _measure_recall(job: Job) -> approximate.Recall:
+    n, k = job.plan["n"], job.plan["k"]
+    rng = np.random.default_rng([job.plan["builder"]["random_state"], n])
+    rows = np.sort(rng.choice(n, min(_SAMPLE, n), replace=False))
+    found = approximate.find_rows(job.X, rows, job.index, k)[1]
+    exact = approximate.exact_distances(job.X, np.ascontiguousarray(job.X[rows]), k, rows)[1]
+    return approximate.recall_of(found, exact)
+
+
+@contextmanager
+def _bars(show: bool) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not show, speed_estimate_period=600) as bars:
+        yield bars

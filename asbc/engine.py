@@ -1,0 +1,157 @@
+"""Where blocks of work run: in this process, or on the workers of a Dask cluster.
+
+An engine has ``run(function, folder, stage, blocks)``, which calls ``function(folder, stage, block)`` for each block
+and yields the blocks as they are done. Calls carry a path and two small values and return nothing: data stays in files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Work = Callable[[str, str, int], None]
+
+_CONNECT_SECONDS = 8
+_WORKER_SECONDS = 60
+_one_at_a_time = threading.Lock()
+
+
+class EngineError(RuntimeError):
+    """The cluster cannot do the work."""
+
+
+class LocalEngine:
+    """One block after another, each on all cores."""
+
+    name = "local"
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        for block in blocks:
+            function(folder, stage, block)
+            yield block
+
+
+class DaskEngine:
+    """Blocks as tasks of a Dask cluster."""
+
+    name = "dask"
+
+    def __init__(self, client):
+        self._client = client
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        from dask.distributed import KilledWorker, as_completed
+
+        futures = {
+            # A key of its own: a build that was removed and started anew must not be answered from memory.
+            self._client.submit(
+                _on_worker, function, folder, stage, block, pure=False, key=f"{stage}-{block}-{uuid.uuid4().hex}"
+            ): block
+            for block in blocks
+        }
+        try:
+            for future in as_completed(list(futures)):
+                try:
+                    future.result()
+                except KilledWorker as error:
+                    raise EngineError(
+                        f"block {futures[future]} of stage {stage!r} ended several workers. Most often they have too "
+                        "little memory: give them more, or make blocks smaller."
+                    ) from error
+                future.release()
+                yield futures[future]
+        finally:
+            self._client.cancel([future for future in futures if not future.done()])
+
+
+def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
+    """Run one block on the threads that the worker was given, whatever libraries would take by themselves."""
+    import numba
+    from dask.distributed import get_worker
+
+    threads = max(1, min(get_worker().state.nthreads, numba.get_num_threads()))
+    # Compiled code with its own threads must not be entered by two tasks of one process.
+    with _one_at_a_time:
+        numba.set_num_threads(threads)
+        try:
+            import faiss
+        except ImportError:
+            pass
+        else:
+            faiss.omp_set_num_threads(threads)
+        function(folder, stage, block)
+
+
+def _sees(folder: str) -> str | None:
+    """What keeps this worker from working in `folder`; None if nothing does."""
+    import asbc
+
+    if not os.path.isfile(os.path.join(folder, "plan.json")):
+        return f"does not see {folder}"
+    if not os.access(folder, os.W_OK):
+        return f"cannot write to {folder}"
+    with open(os.path.join(folder, "plan.json")) as file:
+        if json.load(file)["version"] != asbc.__version__:
+            return f"has another version of asbc, {asbc.__version__}"
+    return None
+
+
+@contextmanager
+def open_engine(engine: str, folder: str, *, scheduler: str | None = None, workers: int = 2) -> Iterator:
+    """The engine by name.
+
+    Parameters
+    ----------
+    engine : {"local", "dask"}
+    folder : str
+        Where the build writes. All workers must see it.
+    scheduler : str, optional
+        Address of a running Dask scheduler, or the file that it wrote. By default a cluster is started on this machine.
+    workers : int
+        Processes of that cluster, one thread each.
+    """
+    if engine == "local":
+        if scheduler is not None:
+            raise ValueError("scheduler goes with engine='dask'; got it with engine='local'.")
+        yield LocalEngine()
+        return
+    if engine != "dask":
+        raise ValueError(f"engine must be 'local' or 'dask'; got {engine!r}.")
+    if isinstance(workers, bool) or int(workers) != workers or workers < 1:
+        raise ValueError(f"workers must be a whole number of at least 1; got {workers!r}.")
+    try:
+        from dask.distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ImportError("engine='dask' needs dask and distributed: pip install 'asbc[scale]'.") from error
+    if scheduler is None:
+        # No memory limit: Dask counts pages of memory maps, which the system takes back when it needs them.
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+        )
+        with cluster, Client(cluster) as client:
+            yield DaskEngine(_checked(client, folder))
+        return
+    try:
+        if os.path.isfile(scheduler):
+            client = Client(scheduler_file=scheduler, timeout=_CONNECT_SECONDS)
+        else:
+            client = Client(scheduler, timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from error
+    with client:
+        yield DaskEngine(_checked(client, folder))
+
+
+def _checked(client, folder: str):
+    try:
+        client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+    except TimeoutError as error:
+        raise EngineError(f"the Dask scheduler has no worker after {_WORKER_SECONDS} s.") from error
+    for address, problem in client.run(_sees, folder).items():
+        if problem:
+            raise EngineError(f"Dask worker {address} {problem}. All workers need the same folder and version.")
+    return client
