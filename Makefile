@@ -9,7 +9,7 @@ help:
 	@echo "make demo    set up and compare graph methods on a small data set"
 	@echo "make test    set up, lint, type-check and run the whole test suite"
 	@echo "make bench   time the library against plain NumPy/SciPy and print the ratios"
-	@echo "make notebooks   execute the notebooks anew"
+	@echo "make notebooks  execute the notebooks anew"
 	@echo "make clean   remove the virtual environment and caches"
 
 $(VENV)/.installed: pyproject.toml

@@ -6,12 +6,13 @@ import jupytext
 import nbformat
 from nbclient import NotebookClient
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
 HERE = Path(__file__).parent
 SOURCES = sorted(path for path in HERE.glob("*.py") if path.name != Path(__file__).name)
 
 
 def execute(source: Path, timeout: int = 300) -> nbformat.NotebookNode:
-    """A notebook with its outputs, and nothing in it that changes from one execution to the next."""
+    """A notebook with its outputs, and without the marks of this one execution."""
     notebook = jupytext.read(source)
     NotebookClient(notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": HERE}}).execute()
     notebook.metadata.pop("widgets", None)
@@ -25,5 +26,9 @@ def execute(source: Path, timeout: int = 300) -> nbformat.NotebookNode:
 if __name__ == "__main__":
     for source in SOURCES:
         target = source.with_suffix(".ipynb")
-        nbformat.write(execute(source), target)
+        notebook = execute(source)
+        for cell in notebook.cells:  # a slider is nothing without a kernel; the figures above it stay
+            if cell.cell_type == "code":
+                cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+        nbformat.write(notebook, target)
         print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB")

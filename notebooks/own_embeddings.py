@@ -87,7 +87,7 @@ def asbc_command(*arguments):
 
 
 data = ["embedding=files", "embedding.path=mine.npz", "trials=3", "progress=false"]
-asbc_command("experiment=loo", "samples_per_class=[5,10,20,30]", *data)
+asbc_command("experiment=loo", "samples_per_class=[10,20,30]", *data)
 asbc_command("experiment=lp", *data)
 (subject,) = read_evidence([folder / "outputs"]).subjects
 figures.draw(figures.loo(subject.parts["loo"]).panels)

@@ -6,7 +6,7 @@ import jupytext
 import nbformat
 import pytest
 
-from notebooks.build import SOURCES, execute
+from notebooks.build import SOURCES, WIDGET, execute
 
 
 def cells(notebook):
@@ -47,4 +47,4 @@ def test_notebooks_run(source, tmp_path, monkeypatch):
     assert "image/png" in kinds
     assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.get("output_type") == "error"]
     if source.stem == "spectral_regimes":
-        assert "application/vnd.jupyter.widget-view+json" in kinds
+        assert WIDGET in kinds

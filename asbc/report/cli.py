@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from asbc.files import write_whole
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import save
@@ -62,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="folder of the report; default: `report` in the first folder")
     options = parser.parse_args(arguments)
     try:
-        page = make_report(options.folders, options.out)
+        with Console(stderr=True).status("Working out figures, tables and verdicts"):
+            page = make_report(options.folders, options.out)
     except (ResultsError, OSError) as error:
         parser.exit(1, f"asbc-report: {error}\n")
     print(page)

@@ -244,7 +244,8 @@ def _figure(figure: Figure) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
+    # A method's name is not broken at its hyphen.
+    head = "".join(f"<th>{escape(name).replace('-', '&#8209;')}</th>" for name in table.header)
     spans = [_span(column) for column in zip(*table.rows, strict=True)]
     above, below = ("#a34700", "#00694d") if table.less_is_better else ("#00694d", "#a34700")
     rows = "".join(
