@@ -18,6 +18,7 @@ from asbc.graph import GraphBuilder, to_graph
 from asbc.graphfile import load_graph, load_nodes, load_rows
 from asbc.neighbors import Neighbors, normalize, search_neighbors
 from asbc.weights import (
+    EmptyRowWarning,
     gaussian_weights,
     nnk_weights,
     normalize_weights,
@@ -34,6 +35,7 @@ __all__ = [
     "ConstantNeighborhoodWarning",
     "DensityNormalised",
     "DimensionMatching",
+    "EmptyRowWarning",
     "Fixed",
     "GraphBuilder",
     "LogLog",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from asbc.kernels import criterion
 from asbc.kernels.perplexity import match_neighbors
-from asbc.neighbors import Floats, Neighbors, as_vectors, neighborhoods, vectors_for
+from asbc.neighbors import Floats, Neighbors, as_vectors, neighborhoods, vectors_for, whole_number
 
 Vector = NDArray[np.float64]
 
@@ -75,15 +76,13 @@ def effective_rank(K: ArrayLike) -> float:
 
 
 def check_positive(value: float, name: str) -> float:
-    if not np.isscalar(value) or isinstance(value, str | bool) or not np.isfinite(value) or value <= 0:
+    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
 def _check_rank_in_row(k: int, neighbors: Neighbors, name: str) -> int:
-    if isinstance(k, bool) or int(k) != k or not 1 <= k <= neighbors.k:
-        raise ValueError(f"{name} must be a whole number from 1 to {neighbors.k}, the candidates of a node; got {k!r}.")
-    return int(k)
+    return whole_number(k, name, 1, neighbors.k, "the candidates of a node")
 
 
 def check_dimension(dimension: ArrayLike | None, neighbors: Neighbors) -> Vector:
@@ -92,8 +91,10 @@ def check_dimension(dimension: ArrayLike | None, neighbors: Neighbors) -> Vector
     values = np.asarray(dimension, float)
     if values.shape != (neighbors.n,):
         raise ValueError(f"dimension must have shape ({neighbors.n},), one number a node; got {values.shape}.")
-    if not (np.isfinite(values) & (values > 0)).all():
-        raise ValueError("dimension must be positive and finite; it holds other values.")
+    good = np.isfinite(values) & (values > 0)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise ValueError(f"dimension must be positive and finite; node {bad} has {values[bad]}.")
     return values
 
 
@@ -153,7 +154,8 @@ def report_at(X, neighbors, sigma, dimension, at_edge, **more) -> BandwidthChoic
     for rows, pairs in neighborhoods(X, neighbors):
         ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, sigma[rows], neighbors.k)
         steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-    flatness = np.divide(steepest - slopes, steepest, out=np.zeros_like(slopes), where=steepest > 0)
+    # Between grid points a slope may be above the largest on the grid; it is then as steep as can be.
+    flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
     return BandwidthChoice(sigma, ranks, slopes, np.abs(ranks - target) / target + flatness, at_edge, **more)
 
 
@@ -204,8 +206,7 @@ class SpectralBandwidth(Bandwidth):
 
     def _select(self, X, neighbors, dimension):
         gamma = check_positive(self.gamma, "gamma")
-        if int(self.n_grid) != self.n_grid or self.n_grid < 2:
-            raise ValueError(f"n_grid must be a whole number of at least 2; got {self.n_grid!r}.")
+        n_grid = whole_number(self.n_grid, "n_grid", 2)
         low, high = check_positive(self.low, "low"), check_positive(self.high, "high")
         if low >= high:
             raise ValueError(f"low must be below high; got low={low} and high={high}.")
@@ -214,7 +215,7 @@ class SpectralBandwidth(Bandwidth):
             raise ValueError(f"neighbors must have k of at least 2: one neighbour has no kernel to speak of; got {k}.")
         k_mle = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
         target = gamma * check_dimension(dimension, neighbors)
-        grid = _grid(neighbors, int(self.n_grid), k_mle, low, high)
+        grid = _grid(neighbors, n_grid, k_mle, low, high)
         n = neighbors.n
         sigma, rank, slope, objective = np.empty((4, n))
         at_edge = np.empty(n, bool)
@@ -288,8 +289,10 @@ class _Global(Bandwidth):
         raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
 
     def _select(self, X, neighbors, dimension):
-        sigma, at_edge = self._sigma(X, neighbors, dimension)
         n = neighbors.n
+        sigma, at_edge = self._sigma(X, neighbors, dimension)
+        if sigma == 0:  # no distance is above zero: any bandwidth is as good
+            sigma = float(fill_constant(np.ones(n), np.ones(n, bool))[0])
         return report_at(X, neighbors, np.full(n, sigma), dimension, np.full(n, at_edge))
 
     def extend(self, choice, X, neighbors, dimension=None):
@@ -318,18 +321,15 @@ class Fixed(_Global):
 
     def _sigma(self, X, neighbors, dimension):
         if self.value == "mean_knn":
-            sigma = float(neighbors.distances[:, _check_rank_in_row(self.k_mle, neighbors, "k_mle") - 1].mean())
-        elif self.value == "median_spectral":
+            k = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
+            # Where duplicates make that mean vanish, distances above zero take their place.
+            return float(neighbors.distances[:, k - 1].mean()) or float(_anchor(neighbors, k).mean()), False
+        if self.value == "median_spectral":
             spectral = SpectralBandwidth() if self.spectral is None else self.spectral
-            sigma = float(np.median(spectral._select(X, neighbors, dimension).sigma))
-        elif isinstance(self.value, str):
+            return float(np.median(spectral._select(X, neighbors, dimension).sigma)), False
+        if isinstance(self.value, str):
             raise ValueError(f"value must be a positive number, 'mean_knn' or 'median_spectral'; got {self.value!r}.")
-        else:
-            return check_positive(self.value, "value"), False
-        if sigma == 0:
-            constant = np.ones(1, bool)
-            sigma = float(fill_constant(np.ones(1), constant)[0])
-        return sigma, False
+        return check_positive(self.value, "value"), False
 
 
 class _LogLogCurve:
@@ -338,10 +338,7 @@ class _LogLogCurve:
     def __init__(self, neighbors: Neighbors, n_grid: int, k_mle: int):
         self.squared = neighbors.distances**2
         self.n = neighbors.n
-        anchor = _anchor(neighbors, k_mle)
-        if not anchor.any():
-            raise ValueError("neighbors are all at distance zero: no bandwidth can be read off them.")
-        mean_low, mean_high = anchor.mean(), _anchor(neighbors, neighbors.k).mean()
+        mean_low, mean_high = _anchor(neighbors, k_mle).mean(), _anchor(neighbors, neighbors.k).mean()
         self.grid = np.geomspace(0.05 * mean_low, 3.0 * mean_high, n_grid)
         self.slopes = np.array([self(sigma) for sigma in self.grid])
 
@@ -364,12 +361,6 @@ class _LogLogCurve:
         return float(np.exp(found.x)), False
 
 
-def _check_n_grid(n_grid) -> int:
-    if int(n_grid) != n_grid or n_grid < 3:
-        raise ValueError(f"n_grid must be a whole number of at least 3; got {n_grid!r}.")
-    return int(n_grid)
-
-
 class LogLog(_Global):
     """One bandwidth, where the log-log curve of the whole neighbour kernel's sum is steepest (Coifman; Singer)."""
 
@@ -378,8 +369,10 @@ class LogLog(_Global):
         self.k_mle = k_mle
 
     def _sigma(self, X, neighbors, dimension):
-        k_mle = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
-        return _LogLogCurve(neighbors, _check_n_grid(self.n_grid), k_mle).steepest()
+        k_mle, n_grid = _check_rank_in_row(self.k_mle, neighbors, "k_mle"), whole_number(self.n_grid, "n_grid", 3)
+        if not neighbors.distances.any():
+            return 0.0, False
+        return _LogLogCurve(neighbors, n_grid, k_mle).steepest()
 
 
 class DimensionMatching(_Global):
@@ -401,12 +394,14 @@ class DimensionMatching(_Global):
     def _sigma(self, X, neighbors, dimension):
         if self.rule == "max_min":
             widest = float(neighbors.distances[:, 0].max())
-            return (widest, False) if widest > 0 else (float(_anchor(neighbors, neighbors.k).max()) or 1.0, True)
+            return (widest, False) if widest > 0 else (float(_anchor(neighbors, neighbors.k).max()), True)
         if self.rule != "slope":
             raise ValueError(f"rule must be 'slope' or 'max_min'; got {self.rule!r}.")
         target = float(np.median(check_dimension(dimension, neighbors)))
-        k_mle = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
-        curve = _LogLogCurve(neighbors, _check_n_grid(self.n_grid), k_mle)
+        k_mle, n_grid = _check_rank_in_row(self.k_mle, neighbors, "k_mle"), whole_number(self.n_grid, "n_grid", 3)
+        if not neighbors.distances.any():
+            return 0.0, False
+        curve = _LogLogCurve(neighbors, n_grid, k_mle)
         if curve.slopes[0] >= target:
             return float(curve.grid[0]), True
         above = np.flatnonzero(curve.slopes >= target)
@@ -434,10 +429,13 @@ class DensityNormalised(Bandwidth):
         self.alpha = alpha
 
     def _base(self) -> Bandwidth:
-        return Fixed("mean_knn") if self.base is None else self.base
+        base = Fixed("mean_knn") if self.base is None else self.base
+        if not isinstance(base, Bandwidth):
+            raise TypeError(f"base must be a rule such as asbc.Fixed(0.5); got {base!r}.")
+        return base
 
     def _reweighted(self, choice, neighbors):
-        if not np.isfinite(self.alpha) or self.alpha < 0:
+        if not isinstance(self.alpha, Real) or not np.isfinite(self.alpha) or self.alpha < 0:
             raise ValueError(f"alpha must be a number of at least 0; got {self.alpha!r}.")
         kernel = np.exp(-(neighbors.distances**2) / (2.0 * choice.sigma[:, None] ** 2))
         return replace(choice, reweight=(1.0 + kernel.sum(axis=1)) ** -self.alpha)

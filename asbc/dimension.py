@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
-from asbc.neighbors import Neighbors, neighborhoods, vectors_for
+from asbc.neighbors import Neighbors, neighborhoods, vectors_for, whole_number
 
 SMALLEST, LARGEST = 1.0, 200.0  # no estimate leaves this range
 
@@ -34,7 +34,8 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
     n_rep : int
         Permutations a node, over which log edges are averaged.
     seed : int
-        Node i draws from ``(seed, i)``: neither blocks nor threads nor order change its estimate.
+        Node i draws from ``(seed, i)``, a query from ``(seed, its neighbours)``: neither blocks nor threads nor
+        order change an estimate.
 
     Returns
     -------
@@ -43,17 +44,22 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
     vectors = vectors_for(X, neighbors)
     if neighbors.k < 8:
         raise ValueError(f"neighbors must have k of at least 8 for a spanning-tree dimension; got {neighbors.k}.")
-    if int(n_rep) != n_rep or n_rep < 1:
-        raise ValueError(f"n_rep must be a whole number of at least 1; got {n_rep!r}.")
-    if int(seed) != seed or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}.")
+    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0)
     sizes = subset_sizes(neighbors.k)
-    first = neighbors.first or 0
+    nodes = _names(neighbors)
     out = np.empty(neighbors.n)
     for rows, pairs in neighborhoods(vectors, neighbors):
-        lengths = tree_lengths(pairs, neighbors.k, sizes, int(n_rep), int(seed), first + rows.start)
+        lengths = tree_lengths(pairs, neighbors.k, sizes, n_rep, seed, nodes[rows])
         out[rows] = _dimension_of(lengths, np.log(sizes - 1.0))
     return out
+
+
+def _names(neighbors: Neighbors) -> NDArray[np.int64]:
+    """What permutations are seeded by: a row's place in X; for a query, which has none, a hash of its neighbours."""
+    if neighbors.first is not None:
+        return np.arange(neighbors.first, neighbors.first + neighbors.n)
+    factors = np.random.default_rng(0).integers(1, 2**62, neighbors.k)
+    return (neighbors.indices * factors).sum(axis=1) & np.int64(2**62 - 1)
 
 
 def _dimension_of(lengths, x):
@@ -83,8 +89,9 @@ def levina_bickel(neighbors: Neighbors, k: int = 10) -> NDArray[np.float64]:
     -------
     (n,) float64 within [1, 200]
     """
-    if int(k) != k or not 2 <= k <= neighbors.k:
-        raise ValueError(f"k must be a whole number from 2 to {neighbors.k}, the neighbours there are; got {k!r}.")
+    if not isinstance(neighbors, Neighbors):
+        raise TypeError(f"neighbors must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
+    k = whole_number(k, "k", 2, neighbors.k, "the neighbours there are")
     near = neighbors.distances[:, : k - 1]
     far = neighbors.distances[:, k - 1 : k]
     usable = near > 0

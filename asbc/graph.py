@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from asbc.bandwidth import Bandwidth, SpectralBandwidth
 from asbc.dimension import dim_mst, levina_bickel
 from asbc.kernels.distances import pair_count
-from asbc.neighbors import Floats, Neighbors, as_vectors, check_k, normalize, search_neighbors, with_pairs
+from asbc.neighbors import Floats, Neighbors, as_vectors, check_k, normalize, search_neighbors, whole_number, with_pairs
 from asbc.weights import KINDS, Matrix, normalize_weights, row_weights, sharpen
 
 _SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
@@ -181,6 +181,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return SpectralBandwidth() if self.bandwidth is None else self.bandwidth
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
+        if isinstance(X, np.ndarray) and X.ndim == 1:
+            as_vectors(X)  # says more than scikit-learn would
         # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
         X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         return normalize(X) if self.metric == "cosine" else as_vectors(X)
@@ -198,5 +200,10 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
             raise TypeError(
                 f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
             )
-        if isinstance(self.k_cand, bool) or int(self.k_cand) != self.k_cand or self.k_cand < 8:
-            raise ValueError(f"k_cand must be a whole number of at least 8; got {self.k_cand!r}.")
+        k_cand = whole_number(self.k_cand, "k_cand", 8)
+        whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
+        whole_number(self.n_rep, "n_rep", 1)
+        if not isinstance(self.sharpen, bool | np.bool_):
+            raise TypeError(f"sharpen must be True or False; got {self.sharpen!r}.")
+        if isinstance(self.random_state, int | np.integer):
+            whole_number(self.random_state, "random_state", 0)

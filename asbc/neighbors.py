@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from asbc.kernels.distances import all_distances, listed_distances, neighborhood_distances
 from asbc.kernels.topk import keep_smallest
@@ -72,6 +75,8 @@ def as_vectors(X: ArrayLike, name: str = "X") -> Floats:
 
     float16 becomes float32 and integers float64, both without loss. Memory maps are not copied unless they must be.
     """
+    if X is None or sparse.issparse(X):
+        raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.dtype == object:
         raise TypeError(f"{name} must be a numeric array; got dtype object. Convert it with {name}.astype(float).")
@@ -100,20 +105,31 @@ def as_vectors(X: ArrayLike, name: str = "X") -> Floats:
 def normalize(X: ArrayLike, name: str = "X") -> Floats:
     """Rows of `X` scaled to unit length, in the precision of `X`. A zero row is an error: it has no direction."""
     array = as_vectors(X, name)
-    norms = np.sqrt(np.einsum("ij,ij->i", array, array, dtype=np.float64))
-    if not norms.all():
-        row = int(np.argmin(norms))
+    # Brought near 1 by powers of two, which rounds nothing, so that squares neither overflow nor vanish.
+    largest = np.abs(array).max(axis=1, initial=0)
+    if not largest.all():
+        row = int(np.argmin(largest))
         raise ValueError(f"{name} cannot be normalised: row {row} is all zeros. Drop such rows first.")
+    array = np.ldexp(array, -np.frexp(largest)[1][:, None])
+    norms = np.sqrt(np.einsum("ij,ij->i", array, array, dtype=np.float64))
     return (array / norms[:, None]).astype(array.dtype, copy=False)
+
+
+def whole_number(value: Any, name: str, low: int, high: int | None = None, what: str = "") -> int:
+    """`value` as an int between `low` and `high`; `what` says in words what the upper limit is."""
+    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    if not whole or value < low or (high is not None and value > high):
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}{what and ', ' + what}"
+        raise ValueError(f"{name} must be a whole number {limits}; got {value!r}.")
+    return int(value)
 
 
 def check_k(k: int, n: int, name: str = "k") -> int:
     """`k` as an int, after a check that n nodes have that many others."""
-    if isinstance(k, bool) or int(k) != k or k < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {k!r}.")
+    k = whole_number(k, name, 1)
     if n <= k:
         raise ValueError(f"{name}={k} neighbours need more than {k} nodes; got n_samples = {n}.")
-    return int(k)
+    return k
 
 
 def search_neighbors(
@@ -169,8 +185,7 @@ def search_neighbors(
         wanted = k + 1  # the node itself is among the nearest, and is dropped at the end by its id
     else:
         Q = _prepared_queries(queries, X, prepare)
-        check_k(k, X.shape[0] + 1)
-        wanted = k
+        wanted = whole_number(k, "k", 1, X.shape[0], "the rows of X")
     Q = Q.astype(X.dtype, copy=False) if Q.dtype.itemsize < X.dtype.itemsize else Q
 
     indices = np.empty((len(Q), k), np.int64)
@@ -204,11 +219,11 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
     center = X.mean(axis=0, dtype=np.float64)
     # A power of two, so that scaling is exact and single precision neither overflows nor underflows.
     spread = max(_largest_offset(X, center), _largest_offset(Q, center))
-    if spread > 1e140:
+    if spread > 1e140 or 0 < spread < 1e-140:
         raise ValueError(
-            f"X must not reach beyond 1e140, where squared distances overflow; got {spread:.3g}. Scale it."
+            f"X must spread between 1e-140 and 1e140, where squared distances are numbers; got {spread:.3g}. Scale it."
         )
-    scale = 2.0 ** -np.ceil(np.log2(spread)) if spread > 1e-140 else 1.0
+    scale = 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
     columns = _augmented(X, center, scale, dtype, as_query=False)
     largest = np.sqrt(columns[:, -1].max(), dtype=np.float64)
     unit = np.finfo(dtype).eps / 2

@@ -5,21 +5,30 @@ All functions give (n, k) arrays that stand beside ``neighbors.indices``, rows a
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.bandwidth import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
-from asbc.neighbors import Neighbors, neighborhoods, vectors_for
+from asbc.neighbors import Neighbors, neighborhoods, vectors_for, whole_number
 
 Matrix = NDArray[np.float64]
 
 KINDS = ("uniform", "gaussian", "nnk")
 
 
+class EmptyRowWarning(UserWarning):
+    """The bandwidth of a node is so small that all its weights are zero."""
+
+
 def check_sigma(sigma: ArrayLike, n: int, name: str = "sigma") -> Matrix:
     """Bandwidths as an (n,) array; one number stands for all nodes."""
-    values = np.asarray(sigma, float)
+    try:
+        values = np.asarray(sigma, float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number or an array of numbers; got {sigma!r}.") from None
     if values.ndim == 0:
         values = np.full(n, float(values))
     if values.shape != (n,):
@@ -73,12 +82,11 @@ def nnk_weights(
         raise ValueError(f"solver must be 'exact' or 'reference'; got {solver!r}.")
     vectors = vectors_for(X, neighbors)
     sigma = check_sigma(sigma, neighbors.n)
-    if isinstance(k_min, bool) or int(k_min) != k_min or not 0 <= k_min <= neighbors.k:
-        raise ValueError(f"k_min must be a whole number from 0 to {neighbors.k}, the candidates; got {k_min!r}.")
+    k_min = whole_number(k_min, "k_min", 0, neighbors.k, "the candidates of a node")
     out = np.empty((neighbors.n, neighbors.k))
     for rows, pairs in neighborhoods(vectors, neighbors):
         squared = neighbors.distances[rows] ** 2
-        out[rows] = nnk_rows(pairs, squared, sigma[rows], int(k_min), solver == "exact")
+        out[rows] = nnk_rows(pairs, squared, sigma[rows], k_min, solver == "exact")
     return out
 
 
@@ -113,6 +121,14 @@ def row_weights(
         weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
     if choice.reweight is not None and fitted.reweight is not None:
         weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
+    empty = int((weights.sum(axis=1) == 0).sum())
+    if empty:
+        warnings.warn(
+            f"{empty} of {neighbors.n} nodes have no neighbour with weight: at their bandwidth the kernel is zero "
+            "in double precision. A larger bandwidth gives them neighbours.",
+            EmptyRowWarning,
+            stacklevel=2,
+        )
     return weights
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import sparse
 
 import asbc
 from asbc import neighbors as module
@@ -110,7 +111,7 @@ def test_bad_vectors(X, error, message):
         asbc.search_neighbors(X, 30)
 
 
-@pytest.mark.parametrize("k", [0, -1, 2.5, True])
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, None, "a", float("nan")])
 def test_bad_k(k):
     with pytest.raises(ValueError, match="k must be a whole number of at least 1; got"):
         asbc.search_neighbors(np.zeros((40, 3)), k)
@@ -125,6 +126,22 @@ def test_other_bad_arguments():
     X[7] = 0
     with pytest.raises(ValueError, match="row 7 is all zeros"):
         asbc.search_neighbors(X, 5, metric="cosine")
+
+
+def test_extreme_scales():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    unit = asbc.normalize(X)
+    for scale in (1e-300, 1e-200, 1e200, 1e300):
+        np.testing.assert_allclose(asbc.normalize(X * scale), unit, rtol=1e-12)
+    for scale in (1e-150, 1e150):
+        with pytest.raises(ValueError, match="X must spread between 1e-140 and 1e140"):
+            asbc.search_neighbors(X * scale, 10)
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 60, the rows of X; got 61"):
+        asbc.search_neighbors(X, 61, queries=X[:3])
+    with pytest.raises(TypeError, match="X must be a dense array; got a sparse matrix"):
+        asbc.search_neighbors(sparse.csr_array(X), 10)
+    with pytest.raises(TypeError, match="X must be a dense array; got None"):
+        asbc.search_neighbors(None, 10)
 
 
 def test_mismatched_neighbours(geometry):

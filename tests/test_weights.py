@@ -48,6 +48,14 @@ def test_k_min_adds_the_nearest_with_their_kernel_weight(geometry, choice):
             assert np.flatnonzero(added[i]).max() < absent.min()
 
 
+def test_a_narrow_kernel_still_has_weights(geometry):
+    X, neighbors, _ = geometry
+    sigma = neighbors.distances[:, 0] / 12  # the largest kernel value is exp(-72)
+    W = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    assert (W.max(axis=1) > 0).all()
+    np.testing.assert_allclose(W.max(axis=1), np.exp(-72.0), rtol=1e-6)
+
+
 def test_reference_solver_is_never_better(geometry, choice):
     X, neighbors, _ = geometry
     sigma = 2 * choice.sigma
@@ -103,6 +111,8 @@ def test_other_bad_arguments(geometry, choice):
     X, neighbors, _ = geometry
     with pytest.raises(ValueError, match=r"sigma must be one number or have shape \(240,\).*got \(3,\)"):
         asbc.nnk_weights(X, neighbors, np.ones(3))
+    with pytest.raises(TypeError, match="sigma must be a number or an array of numbers; got 'a'"):
+        asbc.nnk_weights(X, neighbors, "a")
     with pytest.raises(ValueError, match="k_min must be a whole number from 0 to 30"):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
     with pytest.raises(ValueError, match="solver must be 'exact' or 'reference'; got 'fast'"):

@@ -64,7 +64,8 @@ def rank_bounds(purity, k):
 
 @njit(cache=True, error_model="numpy")
 def _objective(rank, target, slope, slope_max):
-    flatness = (slope_max - slope) / slope_max if slope_max > 0.0 else 0.0
+    # Between grid points a slope may be above the largest on the grid; it is then as steep as can be.
+    flatness = max(slope_max - slope, 0.0) / slope_max if slope_max > 0.0 else 0.0
     return abs(rank - target) / target + flatness
 
 

@@ -60,7 +60,7 @@ def _tree_length(squared, order, size, waiting, reach):
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def tree_lengths(pairs, k, sizes, n_rep, seed, first_node):
+def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
     """Mean edge lengths of the trees on nested subsets.
 
     Parameters
@@ -68,8 +68,9 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, first_node):
     pairs : (m, pair_count(k)) float64, from `neighborhood_distances`
     sizes : (s,) int64, subset sizes, at least 2 each
     n_rep : int, permutations a node
-    seed, first_node : int
-        Node i's permutations are seeded by ``(seed, first_node + i)``.
+    seed : int
+    nodes : (m,) int64
+        Row i's permutations are seeded by ``(seed, nodes[i])``.
 
     Returns
     -------
@@ -90,7 +91,7 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, first_node):
                     squared[c, r] = pairs[i, t]
                     t += 1
             for repetition in range(n_rep):
-                shuffle(seed, first_node + i, repetition, order)
+                shuffle(seed, nodes[i], repetition, order)
                 for s in range(sizes.shape[0]):
                     length = _tree_length(squared, order, sizes[s], waiting, reach)
                     out[i, repetition, s] = length / (sizes[s] - 1)

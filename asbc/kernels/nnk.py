@@ -12,7 +12,8 @@ from numba import njit, prange
 from asbc.kernels.distances import CHUNK
 from asbc.kernels.lanes import LANES, exp, load, splat, store
 
-# A neighbour enters while its gradient is below -_TOLERANCE: two decades under the 1e-8 that is promised.
+# A neighbour enters while its gradient is below -_TOLERANCE max(b): two decades under the 1e-8 that is promised, and
+# relative, so that a narrow kernel whose values are all tiny still has its weights.
 _TOLERANCE = 1e-10
 # A neighbour whose kernel row lies within rounding error of the span of those present (a duplicate) cannot improve
 # the fit: its gradient is then of the order of the root of this.
@@ -64,10 +65,11 @@ def solve_exactly(K, b, weights):
     current = np.empty(k)
     gradient = -b
     count = 0
+    tolerance = _TOLERANCE * b.max()
     # Each round lowers the objective on a new set of members, so the loop ends; the limit is for rounding's sake.
     for _ in range(20 * k):
         entering = -1
-        steepest = -_TOLERANCE
+        steepest = -tolerance
         for j in range(k):
             if not inside[j] and not refused[j] and gradient[j] < steepest:
                 steepest = gradient[j]

@@ -143,4 +143,4 @@ def effective_ranks(A, k, work, ranks):
             share = diagonal[j * LANES + lane] / k
             if share > 0.0:
                 entropy -= share * np.log(share)
-        ranks[lane] = np.exp(entropy)
+        ranks[lane] = min(max(np.exp(entropy), 1.0), float(k))

@@ -28,7 +28,7 @@ def test_trees_equal_kruskal_also_with_duplicates():
     X[10:20] = X[0]
     indices = rng.integers(0, 60, (40, 14))
     sizes = np.array([2, 5, 9, 14])
-    out = tree_lengths(neighborhood_distances(X, indices), 14, sizes, 3, 5, 100)
+    out = tree_lengths(neighborhood_distances(X, indices), 14, sizes, 3, 5, np.arange(100, 140))
     for i in (0, 17, 39):
         D = np.sqrt(twins.squared_distances(X[indices[i]], X[indices[i]]))
         for repetition in range(3):
