@@ -220,7 +220,7 @@ def test_bad_dimension(geometry):
         rule.select(X, neighbors)
     with pytest.raises(ValueError, match=r"dimension must have shape \(240,\).*got \(239,\)"):
         rule.select(X, neighbors, dimension[1:])
-    with pytest.raises(ValueError, match="dimension must be positive and finite; node 0 has 0.0"):
+    with pytest.raises(ValueError, match=r"dimension must be positive and finite; node 0 has 0.0"):
         rule.select(X, neighbors, np.zeros(240))
 
 
