@@ -231,7 +231,8 @@ def growth(report, small, large, d=64):
     """Time and memory of everything but the search, at two sizes, measured in turns."""
 
     def prepare(n):
-        X = surface(n, d)
+        # A hundred points a piece at either size: twice the points on one piece would be another geometry.
+        X = surface(n, d, pieces=n // 100)
         return X, asbc.search_neighbors(X, 30)
 
     def steps(X, neighbors):
