@@ -21,8 +21,11 @@ _DEPENDENT = 1e-14
 
 
 @njit(cache=True, error_model="numpy")
-def _factor_row(K, factor, members, row):
-    """Append row `row` of the Cholesky factor of ``K[members][:, members]``; False if it depends on those before."""
+def _factor_row(K, b, factor, half, members, row):
+    """Append row `row` of the Cholesky factor of ``K[members][:, members]``, and of ``half = factor^-1 b[members]``.
+
+    False if the row depends on those before.
+    """
     j = members[row]
     left = K[j, j]
     for c in range(row):
@@ -35,16 +38,15 @@ def _factor_row(K, factor, members, row):
     if left <= _DEPENDENT:
         return False
     factor[row, row] = np.sqrt(left)
+    total = b[j]
+    for c in range(row):
+        total -= factor[row, c] * half[c]
+    half[row] = total / factor[row, row]
     return True
 
 
 @njit(cache=True, error_model="numpy")
-def _solve(factor, b, members, count, half, solution):
-    for r in range(count):
-        total = b[members[r]]
-        for c in range(r):
-            total -= factor[r, c] * half[c]
-        half[r] = total / factor[r, r]
+def _solve(factor, half, count, solution):
     for r in range(count - 1, -1, -1):
         total = half[r]
         for c in range(r + 1, count):
@@ -77,13 +79,13 @@ def solve_exactly(K, b, weights):
         if entering < 0:
             break
         members[count] = entering
-        if not _factor_row(K, factor, members, count):
+        if not _factor_row(K, b, factor, half, members, count):
             refused[entering] = True
             continue
         inside[entering] = True
         current[count] = 0.0
         count += 1
-        _solve(factor, b, members, count, half, solution)
+        _solve(factor, half, count, solution)
         if solution[count - 1] <= 0.0:
             # In exact arithmetic a neighbour with a negative gradient enters with a positive weight.
             count -= 1
@@ -116,7 +118,7 @@ def solve_exactly(K, b, weights):
             # A subset of independent rows is independent, but rounding may say otherwise: then the row goes too.
             row = first_lost
             while row < count:
-                if _factor_row(K, factor, members, row):
+                if _factor_row(K, b, factor, half, members, row):
                     row += 1
                 else:
                     inside[members[row]] = False
@@ -127,14 +129,16 @@ def solve_exactly(K, b, weights):
                     count -= 1
             if count == 0:
                 break
-            _solve(factor, b, members, count, half, solution)
+            _solve(factor, half, count, solution)
         for c in range(count):
             current[c] = solution[c]
         for j in range(k):
-            total = -b[j]
-            for c in range(count):
-                total += K[j, members[c]] * current[c]
-            gradient[j] = total
+            gradient[j] = -b[j]
+        for c in range(count):
+            column = K[members[c]]  # of a symmetric matrix: contiguous this way round
+            weight = current[c]
+            for j in range(k):
+                gradient[j] += column[j] * weight
     weights[:] = 0.0
     for c in range(count):
         weights[members[c]] = current[c]
@@ -152,13 +156,13 @@ def solve_by_dropping(K, b, weights):
     while count > 0:
         row = 0
         while row < count:
-            if _factor_row(K, factor, members, row):
+            if _factor_row(K, b, factor, half, members, row):
                 row += 1
             else:
                 for c in range(row + 1, count):
                     members[c - 1] = members[c]
                 count -= 1
-        _solve(factor, b, members, count, half, solution)
+        _solve(factor, half, count, solution)
         kept = 0
         for c in range(count):
             if solution[c] > 0.0:
