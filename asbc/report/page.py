@@ -165,7 +165,9 @@ def _claim_list(claims: Sequence[Claim], subject: Subject) -> str:
     lines = []
     for claim in claims:
         evidence = _ticks(claim.evidence)
-        if claim.missing:
+        if claim.missing and claim.experiment in subject.failed:
+            evidence = f"The run failed: {escape(subject.failed[claim.experiment])}"
+        elif claim.missing:
             evidence = f"Not run yet: <code>{escape(subject.command(claim.experiment))}</code>"
         elif claim.experiment in subject.parts:
             evidence += f' <a href="#{claim.experiment}-{subject.slug}">{HEADINGS[claim.experiment]}</a>'
@@ -180,13 +182,22 @@ def _verdict(claim: Claim) -> str:
 
 
 def _missing(subject: Subject) -> str:
-    names = [name for name in EXPERIMENTS if name not in subject.parts]
+    names = [name for name in EXPERIMENTS if name not in subject.parts and name not in subject.failed]
+    failed = "".join(
+        f"<li><span>{HEADINGS[name]}</span>{escape(error)}<code>{escape(subject.command(name))}</code></li>"
+        for name, error in subject.failed.items()
+    )
+    told = (
+        f'<div class="missing"><strong>Failed.</strong> These commands try again:<ul>{failed}</ul></div>'
+        if failed
+        else ""
+    )
     if not names:
-        return ""
+        return told
     lines = "".join(
         f"<li><span>{HEADINGS[name]}</span><code>{escape(subject.command(name))}</code></li>" for name in names
     )
-    return (
+    return told + (
         f'<div class="missing"><strong>Not run yet.</strong> These commands make what is missing:<ul>{lines}</ul></div>'
     )
 
@@ -300,12 +311,18 @@ def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 
 
 
 def _runs(evidence: Evidence) -> str:
+    names = {
+        record.id: subject.name
+        for subject in evidence.subjects
+        for part in subject.parts.values()
+        for record in [*part.records, *part.others]
+    }
     rows = []
     for record in evidence.records:
         status = record.status
         seconds = f"{status['seconds']:,.0f}" if "seconds" in status else "–"
         count = "0" if record.rows is None else f"{len(record.rows):,}"
-        data = f"{status.get('dataset', '?')} · {status.get('encoder', '?')}"
+        data = names.get(record.id, f"{status.get('dataset', '?')} · {status.get('encoder', '?')}")
         rows.append(
             f'<tr><th scope="row">{escape(record.experiment)}</th><td>{escape(data)}</td>'
             f"<td>{escape(str(status['state']))}</td><td>{count}</td><td>{seconds}</td><td><code>{escape(record.id)}</code></td></tr>"
