@@ -134,6 +134,7 @@ def _subject(found: Findings, several: bool) -> str:
             out.append(_standing(subject.parts[name]))
             out.append(_figure(found.figures[name]) if name in found.figures else "")
             out += [_table(table) for table in found.tables.get(name, [])]
+            out.append(_crowded(subject.parts[name]))
     out.append("</section>")
     return "\n".join(out)
 
@@ -223,6 +224,23 @@ def _standing(part: Part) -> str:
 
 def _units(record: Record) -> int:
     return 0 if record.rows is None else len(record.rows[["samples", "trial"]].drop_duplicates())
+
+
+def _crowded(part: Part) -> str:
+    """A warning where classes are smaller than neighbourhoods: there kNN's accuracy says little of the graph."""
+    rows = part.of("loo")
+    ks = [record.setting("neighbors.k") for record in part.records]
+    k = max((k for k in ks if isinstance(k, int)), default=0)
+    sizes = sorted(int(size) for size in rows["samples"].unique())
+    few = [size for size in sizes if 0 < size <= k]  # 0 stands for all samples
+    if not few or "knn" not in part.methods:
+        return ""
+    averages = ", and averages over levels are dominated by it" if len(sizes) > 1 else ""
+    return (
+        f'<p class="note">At {", ".join(map(str, few))} samples a class a node has more candidates (k = {k}) than '
+        "classmates, so kNN with equal weights must count votes of other classes and fails there by construction"
+        f"{averages}.</p>"
+    )
 
 
 def _setup(part: Part) -> str:
