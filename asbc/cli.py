@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
+import shlex
 import subprocess
 import sys
 import traceback
@@ -161,8 +163,36 @@ def stages(arguments: list[str]) -> list[list[str]]:
     return [[f"experiment={name}" if a == chosen[0] else a for a in arguments] for name in names]
 
 
+def unknown_leaves(arguments: list[str]) -> str | None:
+    """What is wrong with lists such as `method=[knn,foo]`, with the names there are; None if nothing is.
+
+    Hydra tells the choices for `method=foo`, but not for a list.
+    """
+    if any(re.match(r"(--config-path|-cp|\+*hydra\.searchpath)\b", a) for a in arguments):
+        return None  # leaves may lie anywhere
+    folders = [conf_dir()]
+    for at, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            folders += [Path(value)] if equals else [Path(a) for a in arguments[at + 1 : at + 2]]
+    for argument in arguments:
+        found = re.fullmatch(r"\+*([\w/]+)(?:@[\w.]*)?=(\[.*\])", argument)
+        if not found or not any((folder / found[1]).is_dir() for folder in folders):
+            continue
+        there = {path.stem for folder in folders for path in (folder / found[1]).glob("*.yaml")}
+        for item in re.findall(r"[^\[\],\s'\"]+", found[2]):
+            name = item.partition("@")[0].removesuffix(".yaml")
+            if not any((folder / found[1] / f"{name}.yaml").is_file() for folder in folders):
+                return f"{argument}: there is no {found[1]} {name!r}; there are {', '.join(sorted(there))}"
+    return None
+
+
 def main() -> None:
     """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
+    wrong = unknown_leaves(sys.argv[1:])
+    if wrong:
+        _say(f"asbc: {wrong}")
+        sys.exit(1)
     commands = stages(sys.argv[1:])
     codes = []
     try:
@@ -200,7 +230,12 @@ def upload() -> None:
     )
     try:
         sent = upload_runs(options.folder, logger)
-        print(f"{sent.sent} run(s) sent, {sent.there} there already, {sent.unfinished} not finished")
+        done = "written, not sent" if options.offline else "sent"
+        print(f"{sent.sent} run(s) {done}, {sent.there} there already, {sent.unfinished} not finished")
+        if sent.folders:
+            print("written for `wandb sync`, which sends them:")
+            for folder in sent.folders:
+                print(f"wandb sync {shlex.quote(str(folder))}")
         if options.dashboard:
             from asbc.dashboard import workspace
 

@@ -148,13 +148,18 @@ class WandbSession(Session):
         self.mode: Any = options.mode or os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
         self.run: Any = None
 
+    @property
+    def id(self) -> str:
+        """The run's name in W&B."""
+        return f"{self.job.run_id}-{self.job.attempt}"
+
     def __enter__(self) -> WandbSession:
         import wandb
 
         facts = self.job.facts
         self.run = wandb.init(
             # A run of its own for every attempt: a second one must not write into what a killed one left.
-            id=f"{self.job.run_id}-{self.job.attempt}",
+            id=self.id,
             name=f"{facts['experiment']} {facts['encoder']} {self.job.run_id[:6]}",
             project=self.options.project,
             entity=self.options.entity,
@@ -202,6 +207,8 @@ class WandbSession(Session):
         self.run.finish(exit_code=0 if error is None else 130 if kind is KeyboardInterrupt else 1)
         if error is None and self.mode == "online":
             mark_uploaded(self.job.path, self.run.id)
+        elif error is None and self.mode == "offline":
+            mark_written(self.job.path, self.run.id, Path(self.run.dir).parent)
 
 
 def has_key() -> bool:
@@ -240,6 +247,21 @@ def mark_uploaded(path: Path, id: str) -> None:
 def uploaded(path: Path) -> bool:
     """Whether W&B has a run."""
     return (path / "uploaded.txt").exists()
+
+
+def mark_written(path: Path, id: str, folder: Path) -> None:
+    """Note that W&B's files of a run are there, yet to be sent by `wandb sync`."""
+    text = f"{id}\n{os.path.relpath(folder, path)}\n"
+    write_whole(path / "offline.txt", lambda p: p.write_text(text))
+
+
+def written(path: Path, id: str) -> Path | None:
+    """Folder of W&B's files of a run, `None` where there are none of this attempt."""
+    try:
+        noted, folder = (path / "offline.txt").read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    return path / folder if noted == id and (path / folder).is_dir() else None
 
 
 def level_curves(table: pd.DataFrame, metric: str) -> Any:

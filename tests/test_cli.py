@@ -123,3 +123,19 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     (status,) = [json.loads(p.read_text()) for p in tmp_path.glob("runs/*/status.json")]
     assert status["state"] == "interrupted"
     assert len(collect(tmp_path)) >= 6
+
+
+def test_unknown_names_in_lists_are_told_with_those_there_are(tmp_path, monkeypatch, capsys):
+    assert asbc(monkeypatch, "method=[knn,foo]", f"out={tmp_path}") == 1
+    shown = capsys.readouterr().err
+    assert "there is no method 'foo'" in shown and "knn_sigma, " in shown and "Traceback" not in shown
+    assert list(tmp_path.iterdir()) == []
+    assert "no evaluate 'foo'; there are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
+    assert "there are csv, none, wandb" in cli.unknown_leaves(["-m", "logger=[csv],[foo]"])
+    for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "method=foo"):
+        assert cli.unknown_leaves([good]) is None
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "foo.yaml").write_text("")
+    for flags in (["--config-dir", str(tmp_path)], [f"--config-dir={tmp_path}"], ["-cd", str(tmp_path)]):
+        assert cli.unknown_leaves([*flags, "method=[knn,foo]"]) is None
+        assert "'bar'" in cli.unknown_leaves([*flags, "method=[bar]"])

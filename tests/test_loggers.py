@@ -1,6 +1,7 @@
 """W&B's mirror, read back from the files that offline mode writes."""
 
 import json
+import shutil
 import struct
 import sys
 import time
@@ -202,7 +203,10 @@ def test_upload_sends_finished_runs_once(tmp_path, monkeypatch, capsys):
     assert "no key" in capsys.readouterr().err
 
     assert upload(monkeypatch, tmp_path / "out", "--offline", "--tag", "late") == 0
-    assert "2 run(s) sent, 0 there already" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 run(s) written, not sent, 0 there already" in said
+    folders = [Path(line.removeprefix("wandb sync ")) for line in said.splitlines() if line.startswith("wandb sync ")]
+    assert sorted(folder.resolve() for folder in folders) == [path.parent.resolve() for path in offline(tmp_path)]
     found = [r for path in offline(tmp_path) for r in records(path)]
     starts = [r.run for r in found if r.HasField("run")]
     assert {s.run_id for s in starts} >= {f"{first.run_id}-1"} and all("late" in s.tags for s in starts)
@@ -212,7 +216,13 @@ def test_upload_sends_finished_runs_once(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.rglob("uploaded.txt"))
     (first.path / "uploaded.txt").write_text("x\n")
     assert upload(monkeypatch, tmp_path / "out", "--offline") == 0
-    assert "1 run(s) sent, 1 there already" in capsys.readouterr().out
+    assert "0 run(s) written, not sent, 2 there already" in capsys.readouterr().out
+    assert len(offline(tmp_path)) == 2
+    # Where the files are gone, they are written again.
+    for path in offline(tmp_path):
+        shutil.rmtree(path.parent)
+    assert upload(monkeypatch, tmp_path / "out", "--offline") == 0
+    assert "1 run(s) written, not sent, 1 there already" in capsys.readouterr().out
     assert upload(monkeypatch, tmp_path / "nowhere", "--offline") == 1
     assert "no such folder" in capsys.readouterr().err
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.store import Store
+from asbc.embeddings.store import Store, read_manifest
 from asbc.files import conf_dir
 
 log = logging.getLogger(__name__)
@@ -48,17 +48,26 @@ def run(config: DictConfig) -> None:
 def show(console: Console | None = None) -> None:
     """Print a table of the store's entries."""
     store = Store()
+    damaged: list[str] = []
     table = Table("encoder", "source", "dataset", "split", "shape", "precision", box=None)
     table.add_column("entry", overflow="fold")
-    for path, entry in store.entries():
-        shape = " x ".join(map(str, entry["shape"]))
-        columns = (entry[name] for name in ("encoder", "source", "dataset", "split"))
-        table.add_row(*columns, shape, entry["precision"], path.name)
+    for path in store.folders():
+        try:
+            entry = read_manifest(path)
+            columns = [str(entry[name]) for name in ("encoder", "source", "dataset", "split")]
+            columns += [" x ".join(map(str, entry["shape"])), str(entry["precision"])]
+        except (ValueError, OSError, KeyError, TypeError) as error:
+            missing = f"{path}: manifest.json is damaged (no {error}); remove the folder and embed anew"
+            damaged.append(missing if isinstance(error, KeyError) else str(error))
+            columns = ["damaged", "", "", "", "", ""]
+        table.add_row(*columns, path.name)
     for file in sorted((cache_folder() / "published").glob("*/data/*/embeddings_*_*.npy")):
         _, encoder, split = file.stem.split("_")
         table.add_row(encoder, "published", file.parent.name, split, "", "", file.name)
     console = console or Console()
     console.print(table if table.row_count else "nothing there yet")
+    for trouble in damaged:
+        console.print(trouble, style="red", soft_wrap=True, markup=False)
     console.print(f"in {cache_folder()}", style="dim", soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.cache import cache_folder, writing_to
+from asbc.embeddings.describe import describe
 
 _CIFAR = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 
@@ -145,17 +146,26 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         given = getattr(data, "fingerprint", None)
         if given is not None:
             return hashlib.sha256(str(given).encode()).hexdigest()
-        if isinstance(getattr(data, "data", None), np.ndarray) and hasattr(data, "targets"):
-            return fingerprint(data.data, np.asarray(data.targets))
         digest = hashlib.sha256()
-        if isinstance(data, torchvision.datasets.ImageFolder):
+        # Short cuts only for classes that are known: others may do anything to what they hold.
+        own = [getattr(data, name, None) for name in ("transform", "target_transform")]
+        if any(transform is not None for transform in own):
+            digest.update(describe(own).encode())
+        if type(data) in (torchvision.datasets.CIFAR10, torchvision.datasets.CIFAR100):
+            digest.update(fingerprint(data.data, np.asarray(data.targets)).encode())
+            return digest.hexdigest()
+        if type(data) is torchvision.datasets.ImageFolder:
+            digest.update(describe(data.loader).encode())
             for file, label in data.samples:  # by size and time: reading every image would cost an epoch
                 stat = os.stat(file)
                 name = os.path.relpath(file, data.root)
                 digest.update(f"{name} {label} {stat.st_size} {stat.st_mtime_ns};".encode())
             return digest.hexdigest()
+        digest = hashlib.sha256()  # what it gives says all, its transforms included
         for row in range(len(data)):
             image, label = _pair(data[row])
+            if isinstance(image, Image.Image):
+                image = image.convert("RGB")
             digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
 

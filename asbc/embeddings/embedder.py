@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import asbc
 from asbc.embeddings.cache import writing_to
 from asbc.embeddings.datamodule import Batch, EmbeddingDataModule
+from asbc.embeddings.describe import describe, without_addresses
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.store import Store
 
@@ -126,8 +127,8 @@ def embed(
     inputs = {
         "weights": encoder.weights_hash(),
         "architecture": encoder.architecture,
-        "model": str(encoder.model),
-        "transform": str(encoder.transform),
+        "model": without_addresses(str(encoder.model)),
+        "transform": describe(encoder.transform),
         "images": images.content_hash(),
         "precision": str(options["precision"]),
     }
@@ -143,7 +144,7 @@ def embed(
         "origin": encoder.origin,
         "weights_sha256": inputs["weights"],
         "images_sha256": inputs["images"],
-        "normalisation": " ".join(inputs["transform"].split()),
+        "normalisation": " ".join(without_addresses(str(encoder.transform)).split()),
         "precision": inputs["precision"],
         "versions": {"asbc": asbc.__version__, **{name: version(name) for name in _LIBRARIES}},
     }

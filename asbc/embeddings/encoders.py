@@ -76,7 +76,7 @@ def solo_checkpoint(path: str | Path, trust_checkpoint: bool = False) -> Encoder
     ----------
     path : path
         A folder with ``args.json`` and one ``.ckpt`` file, or a ``.ckpt`` file. Where no ``args.json`` lies
-        beside it, the architecture is read off the weights.
+        beside it, a ResNet's architecture is read off the weights; a ViT's cannot be.
     trust_checkpoint : bool
         Unpickle whatever the file holds. That can run any code: only for files of people you trust.
     """
@@ -137,10 +137,10 @@ def _read_args(path: Path) -> dict[str, Any]:
 def _guess_args(state: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
     """The same, read off the weights."""
     if "cls_token" in state and "pos_embed" in state:
-        width = state["cls_token"].shape[-1]
-        name = next((name for name, wanted in _VIT_WIDTH.items() if wanted == width), f"ViT of width {width}")
-        dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
-        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": None}
+        raise ValueError(
+            f"{file}: a ViT's weights do not show how many heads it has (MoCo v3 and MAE have 12, others fewer), "
+            "and with the wrong number the features are wrong; args.json is wanted beside the file"
+        )
     if "conv1.weight" in state:
         name = "resnet50" if "layer1.0.conv3.weight" in state else "resnet18"
         dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"

@@ -32,11 +32,11 @@ class Files:
         ``embeddings`` (or are its only 2-D array) and whose labels, if any, are called ``labels``; or the
         folder of an entry of the store.
     labels : str, optional
-        A ``.npy`` file of shape (n,); takes the place of labels in the ``.npz`` file.
+        A ``.npy`` file of shape (n,); takes the place of labels in the ``.npz`` file or the entry.
     name : str, optional
-        The data set's name; the file's name where it is not given.
+        The data set's name; the file's name, or the one an entry has, where it is not given.
     encoder : str
-        What made the vectors.
+        What made the vectors; an entry's own where it is not given.
     """
 
     path: str | None = None
@@ -48,15 +48,24 @@ class Files:
         if not self.path:
             raise ValueError("path: the .npy or .npz file with your embeddings is wanted, got none")
         path = Path(self.path).expanduser()
-        if (path / "manifest.json").is_file():
-            return read_entry(path)
-        vectors, labels = _read_npz(path) if path.suffix == ".npz" else (read_array(path), None)
+        stored = read_entry(path) if (path / "manifest.json").is_file() else None
+        if stored and not self.labels:
+            return replace(stored, name=self.name or stored.name, encoder=self._encoder(stored))
+        if stored:
+            vectors, labels = stored.vectors, None
+        else:
+            vectors, labels = _read_npz(path) if path.suffix == ".npz" else (read_array(path), None)
         if self.labels:
             labels = np.asarray(read_array(Path(self.labels).expanduser()))
         if labels is not None and labels.dtype.kind == "f" and np.array_equal(labels, labels.astype(np.int64)):
             labels = labels.astype(np.int64)
         check_arrays(vectors, labels, str(path))
-        return Embeddings(vectors, labels, self.name or path.stem, self.encoder)
+        name = self.name or (stored.name if stored else path.stem)
+        return Embeddings(vectors, labels, name, self._encoder(stored))
+
+    def _encoder(self, stored: Embeddings | None) -> str:
+        """The name given; "files", the default, says nothing of an entry that knows its own."""
+        return stored.encoder if stored and self.encoder == "files" else self.encoder
 
 
 @dataclass

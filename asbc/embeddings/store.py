@@ -63,8 +63,12 @@ class Store:
 
     def entries(self) -> list[tuple[Path, dict[str, Any]]]:
         """Folder and manifest of every finished entry, oldest first."""
+        return [(path, read_manifest(path)) for path in self.folders()]
+
+    def folders(self) -> list[Path]:
+        """Folders of all finished entries, whether their manifests can be read or not, oldest first."""
         found = [path.parent for path in self.folder.glob("[!.]*/manifest.json")]
-        return [(path, read_manifest(path)) for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+        return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -73,6 +77,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads((folder / "manifest.json").read_text())
     except ValueError as error:
         raise ValueError(f"{folder}: manifest.json is damaged ({error}); remove the folder and embed anew") from error
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{folder}: manifest.json is damaged (not a table); remove the folder and embed anew")
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
     return manifest

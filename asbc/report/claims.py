@@ -17,6 +17,8 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 
 # Accuracies that differ by less than this are called the same: differences of 0.005 among 2,000 nodes are noise.
 SAME = 0.005
+# With fewer trials than this, intervals are too uncertain to say that nothing changes.
+FEWEST = 3
 # A median rank is said to match a median dimension if it is as near as this share of it.
 NEAR = 0.1
 
@@ -187,9 +189,9 @@ def _flat_gamma(subject: Subject) -> Claim:
         return Claim(text, UNKNOWN, "Needs γ = 1 and larger ones with NNK-σ.", "gamma")
     return Claim(
         text,
-        both(_within(c, SAME) for _, c in known),
+        both(_same(c) for _, c in known),
         f"LOO of NNK-σ against γ = 1: {'; '.join(f'γ = {v:g} {interval(c)}' for v, c in known)}. "
-        f"Intervals within ±{SAME} count as the same.",
+        f"Intervals within ±{SAME} count as the same.{_reservation(c for _, c in known)}",
         "gamma",
     )
 
@@ -248,11 +250,12 @@ def _grid(subject: Subject) -> Claim:
     if not known:
         return Claim(text, UNKNOWN, "Needs 12 and more grid points with NNK-σ.", "n_grid", False)
     evidence = "; ".join(f"{v:g} points {interval(c)}" for v, c in known)
-    verdict = both(_within(c, SAME) for _, c in known)
+    verdict = both(_same(c) for _, c in known)
     return Claim(
         text,
         verdict,
-        f"LOO of NNK-σ against 12: {evidence}. Intervals within ±{SAME} count as the same.",
+        f"LOO of NNK-σ against 12: {evidence}. Intervals within ±{SAME} count as the same."
+        + _reservation(c for _, c in known),
         "n_grid",
         False,
     )
@@ -268,6 +271,24 @@ def _within(c: Comparison, margin: float) -> str:
     if -margin <= c.low and c.high <= margin:
         return HOLDS
     return FAILS if c.low > margin or c.high < -margin else UNKNOWN
+
+
+def _same(c: Comparison) -> str:
+    """Of the claim that accuracy does not change: open where the data could not have shown a change."""
+    return UNKNOWN if c.trials < FEWEST or _saturated(c) else _within(c, SAME)
+
+
+def _saturated(c: Comparison) -> bool:
+    return c.mean_a == 1 and c.mean_b == 1
+
+
+def _reservation(comparisons: Iterable[Comparison]) -> str:
+    """Why a claim of no change was left open, if it was."""
+    found = list(comparisons)
+    few = min(c.trials for c in found)
+    if few < FEWEST:
+        return f" With {few} trial(s) nothing can be said; {FEWEST} are wanted."
+    return " All are right everywhere, so nothing could have shown." if any(map(_saturated, found)) else ""
 
 
 def _judged(text: str, found: Comparison | None, experiment: str, of_paper: bool, more: str = "") -> Claim:

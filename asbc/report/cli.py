@@ -69,3 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ResultsError, OSError) as error:
         parser.exit(1, f"asbc-report: {error}\n")
     print(page)
+
+
+if __name__ == "__main__":
+    main()

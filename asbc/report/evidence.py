@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,21 +99,37 @@ class Part:
 
 @dataclass(frozen=True)
 class Subject:
-    """Embeddings that were studied: one data set seen by one encoder."""
+    """Embeddings that were studied: one data set seen by one encoder.
+
+    Attributes
+    ----------
+    dataset, encoder : str
+    parts : dict of Part
+        By experiment.
+    overrides : list of str
+        What was typed about these embeddings.
+    mark : str
+        Tells other embeddings with the same name apart; empty where there are none.
+    failed : dict of str
+        Errors of experiments that were tried and gave no rows.
+    """
 
     dataset: str
     encoder: str
     parts: dict[str, Part]
     overrides: list[str]
+    mark: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return f"{self.dataset} · {self.encoder}"
+        return f"{self.dataset} · {self.encoder}" + (f" ({self.mark})" if self.mark else "")
 
     @property
     def slug(self) -> str:
         """Name that is safe in files and links."""
-        return "".join(c if c.isalnum() else "-" for c in f"{self.dataset}-{self.encoder}".lower())
+        name = "-".join(part for part in (self.dataset, self.encoder, self.mark) if part)
+        return "".join(c if c.isalnum() else "-" for c in name.lower())
 
     def command(self, experiment: str) -> str:
         """The command that makes what is missing."""
@@ -157,15 +175,44 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         states = ", ".join(f"{record.id} {record.status['state']}" for record in records)
         raise ResultsError(f"{', '.join(map(str, roots))}: there are runs, but none has rows yet ({states})")
     typed = _typed(roots)
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        key = (str(record.status.get("dataset", "unknown")), str(record.status.get("encoder", "unknown")))
-        groups.setdefault(key, []).append(record)
-    subjects = [
-        Subject(dataset, encoder, _parts(group), next((typed[r.id] for r in reversed(group) if r.id in typed), []))
-        for (dataset, encoder), group in groups.items()
-    ]
-    return Evidence([subject for subject in subjects if subject.parts], records)
+        # Files of one name can hold different vectors, so the name alone does not say what was studied.
+        dataset, encoder = (str(record.status.get(key, "unknown")) for key in ("dataset", "encoder"))
+        groups.setdefault((dataset, encoder, str(record.status.get("fingerprint", ""))), []).append(record)
+    subjects = {}
+    for (dataset, encoder, made_of), group in groups.items():
+        overrides = next((typed[r.id] for r in reversed(group) if r.id in typed), [])
+        parts = _parts(group)
+        if parts:
+            subjects[dataset, encoder, made_of] = Subject(
+                dataset, encoder, parts, overrides, failed=_failed(group, parts)
+            )
+    return Evidence(_distinct([(subject, key[2]) for key, subject in subjects.items()]), records)
+
+
+def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:
+    """Subjects whose names and slugs differ: where they would not, each gets the start of its fingerprint."""
+    plain = Counter(subject.slug for subject, _ in subjects)
+    out: list[Subject] = []
+    taken: set[str] = {slug for slug, times in plain.items() if times == 1}
+    for subject, fingerprint in subjects:
+        if plain[subject.slug] > 1:
+            start = fingerprint[:6] or "unknown"
+            marks = (start if number == 1 else f"{start}-{number}" for number in count(1))
+            subject = next(s for s in (replace(subject, mark=mark) for mark in marks) if s.slug not in taken)
+            taken.add(subject.slug)
+        out.append(subject)
+    return out
+
+
+def _failed(records: list[Record], parts: Mapping[str, Part]) -> dict[str, str]:
+    """Errors of failed runs, the newest of each experiment that has nothing to show."""
+    return {
+        record.experiment: str(record.status.get("error") or "no reason was noted")
+        for record in records
+        if record.status["state"] == "failed" and record.experiment in EXPERIMENTS and record.experiment not in parts
+    }
 
 
 def _read(path: Path, status: dict[str, Any]) -> Record:

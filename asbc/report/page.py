@@ -134,6 +134,7 @@ def _subject(found: Findings, several: bool) -> str:
             out.append(_standing(subject.parts[name]))
             out.append(_figure(found.figures[name]) if name in found.figures else "")
             out += [_table(table) for table in found.tables.get(name, [])]
+            out.append(_crowded(subject.parts[name]))
     out.append("</section>")
     return "\n".join(out)
 
@@ -165,7 +166,9 @@ def _claim_list(claims: Sequence[Claim], subject: Subject) -> str:
     lines = []
     for claim in claims:
         evidence = _ticks(claim.evidence)
-        if claim.missing:
+        if claim.missing and claim.experiment in subject.failed:
+            evidence = f"The run failed: {escape(subject.failed[claim.experiment])}"
+        elif claim.missing:
             evidence = f"Not run yet: <code>{escape(subject.command(claim.experiment))}</code>"
         elif claim.experiment in subject.parts:
             evidence += f' <a href="#{claim.experiment}-{subject.slug}">{HEADINGS[claim.experiment]}</a>'
@@ -180,13 +183,22 @@ def _verdict(claim: Claim) -> str:
 
 
 def _missing(subject: Subject) -> str:
-    names = [name for name in EXPERIMENTS if name not in subject.parts]
+    names = [name for name in EXPERIMENTS if name not in subject.parts and name not in subject.failed]
+    failed = "".join(
+        f"<li><span>{HEADINGS[name]}</span>{escape(error)}<code>{escape(subject.command(name))}</code></li>"
+        for name, error in subject.failed.items()
+    )
+    told = (
+        f'<div class="missing"><strong>Failed.</strong> These commands try again:<ul>{failed}</ul></div>'
+        if failed
+        else ""
+    )
     if not names:
-        return ""
+        return told
     lines = "".join(
         f"<li><span>{HEADINGS[name]}</span><code>{escape(subject.command(name))}</code></li>" for name in names
     )
-    return (
+    return told + (
         f'<div class="missing"><strong>Not run yet.</strong> These commands make what is missing:<ul>{lines}</ul></div>'
     )
 
@@ -212,6 +224,23 @@ def _standing(part: Part) -> str:
 
 def _units(record: Record) -> int:
     return 0 if record.rows is None else len(record.rows[["samples", "trial"]].drop_duplicates())
+
+
+def _crowded(part: Part) -> str:
+    """A warning where classes are smaller than neighbourhoods: there kNN's accuracy says little of the graph."""
+    rows = part.of("loo")
+    ks = [record.setting("neighbors.k") for record in part.records]
+    k = max((k for k in ks if isinstance(k, int)), default=0)
+    sizes = sorted(int(size) for size in rows["samples"].unique())
+    few = [size for size in sizes if 0 < size <= k]  # 0 stands for all samples
+    if not few or "knn" not in part.methods:
+        return ""
+    averages = ", and averages over levels are dominated by it" if len(sizes) > 1 else ""
+    return (
+        f'<p class="note">At {", ".join(map(str, few))} samples a class a node has more candidates (k = {k}) than '
+        "classmates, so kNN with equal weights must count votes of other classes and fails there by construction"
+        f"{averages}.</p>"
+    )
 
 
 def _setup(part: Part) -> str:
@@ -300,12 +329,18 @@ def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 
 
 
 def _runs(evidence: Evidence) -> str:
+    names = {
+        record.id: subject.name
+        for subject in evidence.subjects
+        for part in subject.parts.values()
+        for record in [*part.records, *part.others]
+    }
     rows = []
     for record in evidence.records:
         status = record.status
         seconds = f"{status['seconds']:,.0f}" if "seconds" in status else "–"
         count = "0" if record.rows is None else f"{len(record.rows):,}"
-        data = f"{status.get('dataset', '?')} · {status.get('encoder', '?')}"
+        data = names.get(record.id, f"{status.get('dataset', '?')} · {status.get('encoder', '?')}")
         rows.append(
             f'<tr><th scope="row">{escape(record.experiment)}</th><td>{escape(data)}</td>'
             f"<td>{escape(str(status['state']))}</td><td>{count}</td><td>{seconds}</td><td><code>{escape(record.id)}</code></td></tr>"

@@ -96,6 +96,13 @@ def test_list(cache, tmp_path, rng):
     assert re.search(r"moco +checkpoint +birds +test +4 x 3 +32-true +abcdef", text)
     assert re.search(r"byol +published +cifar100 +train", text)
     assert str(cache) in text
+    for name, content in {"torn": '{"for', "poor": '{"format": 1}', "other": '{"format": 99}', "list": "[]"}.items():
+        (Store().folder / name).mkdir()
+        (Store().folder / name / "manifest.json").write_text(content)
+    cli.show(console)
+    text = console.export_text()
+    assert all(re.search(rf"damaged +{name}", text) for name in ("torn", "poor", "other", "list"))
+    assert "written in format 99" in text and re.search(r"moco +checkpoint", text)
 
 
 def test_errors_of_the_command(tmp_path):

@@ -85,6 +85,41 @@ def test_content_hash_tells_data_apart(cifar):
     assert ready(named).content_hash() != ready(Noise(5)).content_hash()
 
 
+class Held(Noise):
+    """Holds its images as CIFAR does, and changes them on the way out."""
+
+    def __init__(self, n, transform=None):
+        super().__init__(n)
+        self.data, self.targets, self.transform = self.images, [0] * n, transform
+
+    def __getitem__(self, row):
+        image = self.data[row]
+        return (self.transform(image) if self.transform else image), 0
+
+
+def test_a_data_sets_own_transform_is_part_of_its_content(cifar, tmp_path):
+    def hashes(make):
+        changes = [
+            None,
+            lambda image: image,
+            lambda image: np.asarray(image) // 2,
+            lambda image: np.asarray(image) // 3,
+        ]
+        return [make(change).content_hash() for change in changes]
+
+    held = hashes(lambda change: ready(Held(3, change)))
+    assert held[0] == held[1] and len(set(held)) == 3, "by what it gives"
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "cat" / "1.png")
+    for make in (
+        lambda change: ready(torchvision.datasets.CIFAR100(cifar[0], train=False, transform=change)),
+        lambda change: ready(torchvision.datasets.CIFAR100(cifar[0], train=False, target_transform=change)),
+        lambda change: ready(torchvision.datasets.ImageFolder(tmp_path / "photos", transform=change)),
+    ):
+        assert len(set(hashes(make))) == 4
+        assert hashes(make) == hashes(make)
+
+
 def test_cifar_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"cifar100 is not in .*download=false.*cifar-100-python\.tar\.gz"):
         ready("cifar100", root=tmp_path, download=False)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
+from torchvision.transforms import v2
 
 from asbc.embeddings.datamodule import EmbeddingDataModule
 from asbc.embeddings.embedder import embed
@@ -67,6 +68,19 @@ def test_same_inputs_no_second_pass(tmp_path):
     ]
     assert len({folder, *others}) == 4
     assert len(Store(tmp_path).entries()) == 4
+
+
+def test_transforms_that_print_alike_are_told_apart(tmp_path):
+    def through(change):
+        encoder = tiny_encoder()
+        return run(
+            Encoder(encoder.model, v2.Compose([TO_TENSOR, v2.Lambda(change)]), (32, 32), "tiny", ""), Noise(3), tmp_path
+        )
+
+    folders = [through(lambda image: image * 1), through(lambda image: image * 2)]
+    assert folders[0] != folders[1]
+    vectors = [read_entry(folder).vectors for folder in folders]
+    assert not np.allclose(*vectors)
 
 
 def test_mixed_precision_is_close_and_stored_as_float32(tmp_path):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from asbc.embeddings.sources import Digits, Files
+from asbc.embeddings.store import Store
 
 
 def test_npy_is_memory_mapped_and_named_after_its_file(tmp_path, rng):
@@ -89,3 +90,23 @@ def test_bad_npy(tmp_path):
         Files(str(tmp_path / "none.npy")).load()
     with pytest.raises(ValueError, match=r"path: .* wanted"):
         Files().load()
+
+
+def test_labels_and_names_given_for_an_entry_of_the_store_count(tmp_path, rng):
+    vectors, labels = rng.standard_normal((4, 3)).astype(np.float32), np.array([0, 0, 1, 1])
+    draft = Store(tmp_path).draft("entry")
+    draft.create(4, 3, True)
+    draft.write(np.arange(4), vectors, labels)
+    entry = tmp_path / "entry"
+    draft.publish({"encoder": "moco", "dataset": "birds"}, entry)
+    np.save(tmp_path / "labels.npy", labels[::-1])
+    as_stored = Files(str(entry)).load()
+    assert (as_stored.name, as_stored.encoder) == ("birds", "moco")
+    renamed = Files(str(entry), name="owls", encoder="byol").load()
+    assert (renamed.name, renamed.encoder, renamed.fingerprint) == ("owls", "byol", as_stored.fingerprint)
+    other = Files(str(entry), str(tmp_path / "labels.npy")).load()
+    assert list(other.labels) == [1, 1, 0, 0] and (other.name, other.encoder) == ("birds", "moco")
+    assert other.fingerprint != as_stored.fingerprint
+    np.save(tmp_path / "labels.npy", labels[:3])
+    with pytest.raises(ValueError, match="labels"):
+        Files(str(entry), str(tmp_path / "labels.npy")).load()

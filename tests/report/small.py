@@ -38,13 +38,24 @@ def rows_of(accuracy, *, metric="loo", levels=(20,), trials=5, seed=0, **columns
     return rows
 
 
-def write_run(root, experiment, rows, *, id=None, dataset="made", finish=True, **settings):
+def write_run(root, experiment, rows, *, id=None, dataset="made", finish=True, fingerprint=None, **settings):
     """A run's folder, as `asbc` leaves it."""
     settings = {"neighbors": {"k": 30}, "bandwidth": {"gamma": 1.0, "n_grid": 12}, "seed": 0, **settings}
     name = id or f"{experiment}-{len(list(root.glob('*')))}"
     with Run(root, name, settings) as run:
-        run.begin(experiment=experiment, dataset=dataset, encoder="up", units=9)
+        facts = {} if fingerprint is None else {"fingerprint": fingerprint}
+        run.begin(experiment=experiment, dataset=dataset, encoder="up", units=9, **facts)
         run.append("unit", rows)
         if finish:
             run.finish()
     return root / name
+
+
+def fail_run(root, experiment, *, fingerprint):
+    """A run's folder, as `asbc` leaves it after an error before the first row."""
+    try:
+        with Run(root, f"{experiment}-failed", {"seed": 0}) as run:
+            run.begin(experiment=experiment, dataset="made", encoder="up", units=9, fingerprint=fingerprint)
+            raise RuntimeError("out of luck")
+    except RuntimeError:
+        pass

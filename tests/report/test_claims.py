@@ -103,3 +103,22 @@ def test_both():
     assert both([HOLDS, HOLDS]) == HOLDS
     assert both([HOLDS, UNKNOWN]) == both([]) == UNKNOWN
     assert both([UNKNOWN, FAILS, HOLDS]) == FAILS
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "trials", "verdict", "why"),
+    [
+        (0.6, 5, HOLDS, "count as the same."),
+        (0.6, 2, UNKNOWN, "With 2 trial(s)"),
+        (1.1, 5, UNKNOWN, "right everywhere"),
+    ],
+)
+def test_that_nothing_changes_is_said_only_where_a_change_could_have_shown(tmp_path, accuracy, trials, verdict, why):
+    for gamma, n_grid in ((1.0, 12), (1.5, 12), (1.0, 24)):
+        rows = rows_of({"nnk_sigma": accuracy}, trials=trials)
+        for experiment in ("gamma", "n_grid"):
+            if gamma == 1.0 or experiment == "gamma":
+                write_run(tmp_path, experiment, rows, bandwidth={"gamma": gamma, "n_grid": n_grid})
+    for start in ("From γ = 1", "Twelve grid points"):
+        claim = one(tmp_path, start)
+        assert claim.verdict == verdict and why in claim.evidence

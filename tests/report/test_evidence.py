@@ -4,7 +4,7 @@ import pytest
 
 from asbc.report.evidence import EXPERIMENTS, read_evidence
 from asbc.results import ResultsError
-from tests.report.small import rows_of, write_run
+from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
 
@@ -60,6 +60,33 @@ def test_data_sets_are_kept_apart(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
     write_run(tmp_path, "loo", [row | {"dataset": "other"} for row in rows_of(BOTH)], dataset="other")
     assert [s.name for s in read_evidence([tmp_path]).subjects] == ["made · up", "other · up"]
+
+
+def test_different_vectors_of_one_name_are_kept_apart_and_marked(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="aaaaaa11")
+    write_run(tmp_path, "lp", rows_of(BOTH, metric="lp"), fingerprint="aaaaaa11")
+    (subject,) = read_evidence([tmp_path]).subjects
+    assert subject.name == "made · up" and list(subject.parts) == ["loo", "lp"]
+    write_run(tmp_path, "loo", rows_of(BOTH, seed=1), fingerprint="bbbbbb22")
+    write_run(tmp_path, "loo", rows_of(BOTH, seed=2), fingerprint="aaaaaa33")
+    write_run(tmp_path, "loo", rows_of(BOTH, seed=3), dataset="alone", fingerprint="cccccc44")
+    subjects = read_evidence([tmp_path]).subjects
+    assert [s.name for s in subjects] == [
+        "made · up (aaaaaa)",
+        "made · up (bbbbbb)",
+        "made · up (aaaaaa-2)",
+        "alone · up",
+    ]
+    assert [list(s.parts) for s in subjects] == [["loo", "lp"], ["loo"], ["loo"], ["loo"]]
+    assert not any(part.others for s in subjects for part in s.parts.values())
+    assert len({s.slug for s in subjects}) == 4
+
+
+def test_a_failed_experiment_is_known_with_its_error(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="a")
+    fail_run(tmp_path, "lp", fingerprint="a")
+    (subject,) = read_evidence([tmp_path]).subjects
+    assert subject.failed == {"lp": "RuntimeError: out of luck"}
 
 
 def test_the_command_for_what_is_missing_repeats_what_was_typed(tmp_path):

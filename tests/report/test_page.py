@@ -11,7 +11,7 @@ from asbc.report.cli import PAGE, main, make_report
 from asbc.report.evidence import EXPERIMENTS
 from asbc.report.page import HEADINGS
 from asbc.results import ResultsError
-from tests.report.small import rows_of, write_run
+from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
 VOID = {"meta", "img", "line", "circle", "br"}
@@ -126,8 +126,8 @@ def test_files_of_others_are_not_overwritten(tmp_path):
 
 def test_the_command(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
-    code = "from asbc.report.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "asbc.report.cli", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and Path(done.stdout.strip()) == tmp_path / "report" / PAGE
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit) as stop:
@@ -144,3 +144,25 @@ def test_a_failed_run_is_listed_with_its_error(tmp_path):
         raise ValueError("boom")
     words = " ".join(Checker(make_report([tmp_path]).read_text()).text)
     assert "ValueError: boom" in words and "failed" in words
+
+
+def test_a_failed_experiment_is_called_failed_and_subjects_of_one_name_have_their_own_anchors(tmp_path):
+    for fingerprint in ("aaaaaa11", "bbbbbb22"):
+        write_run(tmp_path, "loo", rows_of(BOTH), fingerprint=fingerprint)
+    fail_run(tmp_path, "lp", fingerprint="aaaaaa11")
+    text = make_report([tmp_path], tmp_path / "report").read_text()
+    assert "The run failed: RuntimeError: out of luck" in text
+    first, second = text.split('<section id="made-up-bbbbbb">')
+    assert '<section id="made-up-aaaaaa">' in first and "made · up (aaaaaa)" in first
+    assert "<strong>Failed.</strong>" in first and "<strong>Failed.</strong>" not in second
+    assert {p.name for p in (tmp_path / "report" / "figures").iterdir()} == {"made-up-aaaaaa", "made-up-bbbbbb"}
+
+
+def test_levels_with_more_candidates_than_classmates_are_named(tmp_path):
+    rows = [row | {"samples": level, "level": level} for level in (10, 30, 50) for row in rows_of(BOTH, seed=level)]
+    write_run(tmp_path / "a", "loo", rows)
+    text = make_report([tmp_path / "a"]).read_text()
+    assert "At 10, 30 samples a class a node has more candidates (k = 30) than classmates" in text
+    assert "averages over levels are dominated by it" in text
+    write_run(tmp_path / "b", "loo", rows, neighbors={"k": 5})
+    assert "than classmates" not in make_report([tmp_path / "b"]).read_text()
