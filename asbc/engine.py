@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import threading
 import uuid
@@ -179,7 +180,14 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
     try:
         yield DaskEngine(_checked(client, folder))
     finally:
+        loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
+        levels = [logger.level for logger in loggers]
+        if client.status != "running":  # it is looking for its scheduler, and would log a traceback when told to stop
+            for logger in loggers:
+                logger.setLevel(logging.CRITICAL)
         client.close(timeout=_CONNECT_SECONDS)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 async def _greet(address: str) -> None:
