@@ -35,6 +35,8 @@ OPTIONS: dict[str, dict[str, int | None]] = {
 }
 _SPARE = 8  # candidates beyond those wanted: single precision may misplace the last few
 _TILE = 65536  # rows of X that exact search looks at together
+_SIDE = 4096  # rows and columns of one product of an inverted list
+_DISTANCES = 2**20  # that are worked out together for rows in doubt
 _TRAINING_ROWS = 32  # a list
 _ROUNDS = 8  # of k-means; the lists need to be balanced, not optimal
 
@@ -291,6 +293,9 @@ class InvertedLists:
         offset = self.starts[self.first_lists[part]]
         return self.parts[part][self.starts[number] - offset : self.starts[number + 1] - offset]
 
+    def _members(self, number: int) -> Ids:
+        return self.members[self.starts[number] : self.starts[number + 1]]
+
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
         """The `wanted` nearest in the lists looked at, and a few more, in no order.
 
@@ -314,13 +319,22 @@ class InvertedLists:
         error = (X.shape[1] + 16) * np.finfo(np.float32).eps / 2 * np.max(reaches, axis=0) ** 2
         squared = listed_distances(X, np.ascontiguousarray(vectors), found)
         certain = np.isinf(bound) | (np.partition(squared, wanted - 1, axis=1)[:, wanted - 1] < bound - error)
-        for row in np.flatnonzero(~certain):
-            spans = [self.members[self.starts[number] : self.starts[number + 1]] for number in lists[row]]
-            every = np.concatenate(spans)
-            distances = listed_distances(X, np.ascontiguousarray(vectors[row : row + 1]), every[None])[0]
-            nearest = np.lexsort((every, distances))[:kept]
-            found[row], squared[row] = -1, np.inf
-            found[row, : len(nearest)], squared[row, : len(nearest)] = every[nearest], distances[nearest]
+        sizes = np.diff(self.starts)[lists].sum(axis=1)
+        doubtful = np.flatnonzero(~certain)
+        while len(doubtful):
+            # As many rows at once as have a bounded number of distances between them; one at least.
+            widest = np.maximum.accumulate(sizes[doubtful])
+            taken = max(1, int(np.sum(widest * np.arange(1, len(doubtful) + 1) <= _DISTANCES)))
+            rows_now, doubtful = doubtful[:taken], doubtful[taken:]
+            every = np.full((taken, max(kept, widest[taken - 1])), -1, np.int64)
+            for line, row in zip(every, rows_now, strict=True):
+                line[: sizes[row]] = np.concatenate([self._members(number) for number in lists[row]])
+            every.sort(axis=1, kind="stable")
+            distances = listed_distances(X, np.ascontiguousarray(vectors[rows_now]), every)
+            # Stable, and so by id among equals; where most are equal, also the quickest.
+            nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]
+            found[rows_now] = np.take_along_axis(every, nearest, axis=1)
+            squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
         return found, squared
 
     def _scan(self, vectors, lists, kept: int, turn: int, turns: int):
@@ -338,15 +352,21 @@ class InvertedLists:
             stored = self._list(number)
             if not len(asking) or not len(stored):
                 continue
-            # Relative to the centroid, numbers are small, and so is what single precision loses.
-            query = (vectors[asking] - self.centroids[number]).astype(np.float32)
             norms = np.einsum("ij,ij->i", stored, stored)
-            lengths = np.einsum("ij,ij->i", query, query)
-            squared = (-2.0 * query) @ stored.T
-            squared += norms
-            squared += lengths[:, None]
-            keep_smallest_of(squared, self.starts[number], asking, values, positions)
-            reach[asking] = np.maximum(reach[asking], np.sqrt(lengths, dtype=float) + np.sqrt(float(norms.max())))
+            longest = np.sqrt(float(norms.max()))
+            # In tiles: duplicates may have filed any number of rows under one centroid.
+            for first in range(0, len(asking), _SIDE):
+                some = asking[first : first + _SIDE]
+                # Relative to the centroid, numbers are small, and so is what single precision loses.
+                query = (vectors[some] - self.centroids[number]).astype(np.float32)
+                lengths = np.einsum("ij,ij->i", query, query)
+                query *= -2.0
+                for start in range(0, len(stored), _SIDE):
+                    squared = query @ stored[start : start + _SIDE].T
+                    squared += norms[start : start + _SIDE]
+                    squared += lengths[:, None]
+                    keep_smallest_of(squared, self.starts[number] + start, some, values, positions)
+                reach[some] = np.maximum(reach[some], np.sqrt(lengths, dtype=float) + longest)
         return values, positions, reach
 
 

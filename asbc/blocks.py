@@ -34,7 +34,8 @@ from asbc.kernels.distances import neighborhood_distances
 from asbc.neighbors import Floats, Neighbors
 from asbc.weights import normalize_weights, row_weights, sharpen
 
-_PAIRS = 4096  # nodes whose neighbourhoods are held at once: 14 MB at k = 30
+_NODES = 4096  # whose neighbourhoods are held at once, at most
+_PAIRS = 2**25  # distances within those neighbourhoods, at most
 _EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
 # Rules that choose a node's bandwidth from its own neighbours, or from one pass over all distances.
 RULES: dict[str, type[Bandwidth]] = {rule.__name__: rule for rule in (SpectralBandwidth, Perplexity, SelfTuning, Fixed)}
@@ -168,7 +169,8 @@ def _rows(job: Job, block: int):
     kind = job.plan["builder"]["weights"]
     if job.rule is None:
         return {"weights": row_weights(kind, None, neighbors, None)}
-    pieces = [_rows_of(job, neighbors.rows(s, s + _PAIRS)) for s in range(0, neighbors.n, _PAIRS)]
+    step = max(1, min(_NODES, _PAIRS // neighbors.k**2))
+    pieces = [_rows_of(job, neighbors.rows(s, s + step)) for s in range(0, neighbors.n, step)]
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 

@@ -39,13 +39,15 @@ from asbc.bandwidth import (
     fill_constant,
 )
 from asbc.blocks import RULES, Job, converted, opened, run_block
-from asbc.engine import open_engine
+from asbc.engine import BuildError, open_engine
 from asbc.graph import GraphBuilder
 from asbc.graphfile import (
     FORMAT,
     GraphFileError,
+    check_files,
     open_array,
     read_json,
+    read_manifest,
     read_part,
     whole_file,
     write_array,
@@ -56,12 +58,11 @@ from asbc.neighbors import Neighbors, as_vectors, check_k, normalize
 
 BLOCK = 16384
 _QUIET_SECONDS = 20
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CHECKED_ROWS = 4096  # that tell whether the vectors are those of the last start
+_TRIAL_K = 64
 _SAMPLE = 1000  # nodes that recall is measured on
 _NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
-
-
-class BuildError(RuntimeError):
-    """A build that cannot go on; what it has written so far stays, and the next start goes on from there."""
 
 
 def build_graph(
@@ -103,17 +104,18 @@ def build_graph(
     -------
     The manifest. :func:`asbc.load_graph` opens the graph.
     """
-    folder = Path(folder)
+    folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
     plan = _plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        local_source = _local_copy(os.fspath(source), folder)
+        with _clear_errors(folder):
+            local_source = _local_copy(os.fspath(source), folder)
         vectors_path, labels = find_vectors(local_source)
         vectors = open_array(vectors_path, **labels)
         plan |= _shape_of(vectors, vectors_path, plan)
         if (folder / "manifest.json").is_file():
             _same_plan(folder, plan)
-            return read_json(folder / "manifest.json")
+            return _finished(folder)
         if (folder / "plan.json").is_file():
             _same_plan(folder, plan)
         else:
@@ -141,9 +143,9 @@ def _plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block:
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"random_state must be a whole number of at least 0, so that blocks agree; got {seed!r}.")
     # A trial on a few points refuses what cannot work now, rather than after hours of search.
-    trial = np.random.default_rng(0).normal(size=(builder.k_cand + 2, 8))
-    GraphBuilder(**builder.get_params(deep=False)).fit(trial)
     settings = builder.get_params(deep=False)
+    small = _for_trial(builder)
+    GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
     rule = SpectralBandwidth() if settings.pop("bandwidth") is None else builder.bandwidth
     return {
         "format": FORMAT,
@@ -154,6 +156,17 @@ def _plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block:
         "search_options": dict(options),
         "block": int(block),
     }
+
+
+def _for_trial(builder: GraphBuilder) -> dict[str, int]:
+    """k_cand and k_min for a trial: its memory grows with the cube of k, so a large k is tried as a smaller one."""
+    # A rule that looks at a certain neighbour must find it.
+    ranks = [] if builder.bandwidth is None else builder.bandwidth.get_params(deep=False).items()
+    ranks = [value for name, value in ranks if name.startswith("k") and isinstance(value, int | np.integer)]
+    k = int(min(builder.k_cand, max([_TRIAL_K, *ranks])))
+    k_min = builder.k_min
+    allowed = isinstance(k_min, int | np.integer) and k_min <= builder.k_cand
+    return {"k_cand": k, "k_min": min(k_min, k) if allowed else k_min}
 
 
 def _rule_to_json(rule) -> dict[str, Any]:
@@ -168,8 +181,22 @@ def _rule_to_json(rule) -> dict[str, Any]:
     return {"rule": name, **rule.get_params(deep=False)}
 
 
+def _finished(folder: Path) -> dict[str, Any]:
+    """The manifest of a build that is done, after a look at the size of its files."""
+    try:
+        manifest = read_manifest(folder)
+        check_files(folder, manifest)
+    except (GraphFileError, FileNotFoundError) as error:
+        raise BuildError(
+            f"{error} The build had finished, and its parts are gone: remove {folder} and build it anew."
+        ) from error
+    return manifest
+
+
 def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
     """The ``.npy`` file of `source`, and the dtype and shape that the store's manifest gives it, if it has one."""
+    if source.suffix == ".npz":
+        raise ValueError(f"{source}: an .npz archive; an .npy file (n, d) is wanted, as numpy.save writes it.")
     if not source.is_dir():
         return source, {}
     manifest_path = source / "manifest.json"
@@ -190,13 +217,33 @@ def _local_copy(source: str, folder: Path) -> Path:
         import fsspec
     except ImportError as error:
         raise ImportError("reading from a URL needs fsspec: pip install 'asbc[scale]'.") from error
-    copy = folder / "source" / "vectors.npy"
-    if not copy.is_file():
-        try:
-            with fsspec.open(source, "rb") as remote, whole_file(copy) as file:
-                shutil.copyfileobj(remote, file, 2**24)
-        except (OSError, ValueError) as error:
-            raise BuildError(f"{source}: cannot be read ({error}).") from error
+    copy, origin = folder / "source" / "vectors.npy", folder / "source" / "origin.json"
+    if copy.is_file() and origin.is_file():
+        url = read_json(origin).get("url")
+        if url != source:
+            raise BuildError(
+                f"{folder}: holds a copy of {url!r}, and now {source!r} is given. Give this one another folder, or "
+                "remove it."
+            )
+        return copy
+    for leftover in copy.parent.glob(".*"):
+        leftover.unlink()
+    arrived = folder / "source" / "arrived.npy"  # a copy gets its name once it is known to be whole
+    try:
+        with fsspec.open(source, "rb") as remote, whole_file(arrived) as file:
+            shutil.copyfileobj(remote, file, 2**24)
+        open_array(arrived)
+    except GraphFileError as error:
+        arrived.unlink(missing_ok=True)
+        reason = str(error).removeprefix(f"{arrived}: ")
+        raise BuildError(f"{source}: {reason} Nothing of it is kept; the same command reads it again.") from error
+    except Exception as error:  # every file system of fsspec has errors of its own
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            raise
+        raise BuildError(f"{source}: cannot be read ({error}).") from error
+    copy.unlink(missing_ok=True)
+    write_json(origin, {"url": source})
+    os.replace(arrived, copy)
     return copy
 
 
@@ -210,7 +257,7 @@ def _shape_of(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str
     k = check_k(plan["builder"]["k_cand"], n, "k_cand")
     options = approximate.check_search(plan["search"], n, plan["search_options"])
     checksum = 0
-    for row in np.unique(np.linspace(0, n - 1, 64).astype(int)):
+    for row in np.unique(np.linspace(0, n - 1, _CHECKED_ROWS).astype(int)):
         checksum = zlib.crc32(np.ascontiguousarray(vectors[row]).tobytes(), checksum)
     return {
         "n": n,
@@ -271,7 +318,7 @@ def _clear_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in _DISK_FULL:
             raise BuildError(
                 f"{folder}: the disk is full, or a file may not grow any more ({error.strerror}). Finished parts are "
                 "kept: make room and start again."
@@ -366,7 +413,7 @@ class _Build:
         if converted(self.plan) and not self.job.converted.is_file():
             with self._timed("convert"):
                 shape = (self.plan["n"], self.plan["d"])
-                dtype = np.float64 if self.plan["dtype"] == "float64" else np.float32
+                dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
                 prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
                 write_joined(self.job.converted, dtype, shape, map(prepare, _slices(self.job.source, BLOCK)))
 

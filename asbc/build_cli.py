@@ -71,14 +71,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rule(args: argparse.Namespace) -> Bandwidth:
+    k_mle = min(10, args.k)  # the rules' own default, where there are so many neighbours
     if args.bandwidth == "spectral":
-        return SpectralBandwidth(gamma=args.gamma, n_grid=args.n_grid, refine=args.refine)
+        return SpectralBandwidth(gamma=args.gamma, n_grid=args.n_grid, refine=args.refine, k_mle=k_mle)
     if args.bandwidth == "perplexity":
         return Perplexity(beta=args.beta)
     if args.bandwidth == "self_tuning":
         return SelfTuning()
     if args.bandwidth == "mean_knn":
-        return Fixed("mean_knn")
+        return Fixed("mean_knn", k_mle=k_mle)
     try:
         return Fixed(float(args.bandwidth))
     except ValueError:

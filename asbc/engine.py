@@ -6,11 +6,15 @@ and yields the blocks as they are done. Calls carry a path and two small values 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 import threading
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 Work = Callable[[str, str, int], None]
@@ -20,7 +24,11 @@ _WORKER_SECONDS = 60
 _one_at_a_time = threading.Lock()
 
 
-class EngineError(RuntimeError):
+class BuildError(RuntimeError):
+    """A build that cannot go on; what it has written so far stays, and the next start goes on from there."""
+
+
+class EngineError(BuildError):
     """The cluster cannot do the work."""
 
 
@@ -44,17 +52,25 @@ class DaskEngine:
         self._client = client
 
     def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
-        from dask.distributed import KilledWorker, as_completed
+        from concurrent.futures import CancelledError
 
-        futures = {
-            # A key of its own: a build that was removed and started anew must not be answered from memory.
-            self._client.submit(
-                _on_worker, function, folder, stage, block, pure=False, key=f"{stage}-{block}-{uuid.uuid4().hex}"
-            ): block
-            for block in blocks
-        }
+        from dask.distributed import KilledWorker, as_completed
+        from distributed.comm import CommClosedError
+
+        lost = EngineError(
+            f"the Dask scheduler was lost in stage {stage!r}. Finished blocks are kept: the same command goes on from "
+            "there, with a scheduler that is running or with the local engine."
+        )
+        futures = {}
         try:
+            for block in blocks:
+                # A key of its own: a build that was removed and started anew must not be answered from memory.
+                key = f"{stage}-{block}-{uuid.uuid4().hex}"
+                futures[self._client.submit(_on_worker, function, folder, stage, block, pure=False, key=key)] = block
             for future in as_completed(list(futures)):
+                # Nobody but a client that lost its scheduler cancels: errors of the block arrive as they were raised.
+                if future.status == "cancelled":
+                    raise lost
                 try:
                     future.result()
                 except KilledWorker as error:
@@ -64,8 +80,11 @@ class DaskEngine:
                     ) from error
                 future.release()
                 yield futures[future]
+        except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
+            raise lost from error
         finally:
-            self._client.cancel([future for future in futures if not future.done()])
+            if self._client.status == "running":
+                self._client.cancel([future for future in futures if not future.done()])
 
 
 def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
@@ -86,17 +105,28 @@ def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
         function(folder, stage, block)
 
 
-def _sees(folder: str) -> str | None:
-    """What keeps this worker from working in `folder`; None if nothing does."""
+def _stamp(folder: str) -> int:
+    with open(os.path.join(folder, "plan.json"), "rb") as file:
+        return zlib.crc32(file.read())
+
+
+def _sees(folder: str, stamp: int) -> str | None:
+    """What keeps this worker from working in `folder`, whose plan has that stamp; None if nothing does."""
     import asbc
 
     if not os.path.isfile(os.path.join(folder, "plan.json")):
         return f"does not see {folder}"
+    if _stamp(folder) != stamp:
+        return f"sees another folder as {folder}: its plan.json differs"
     if not os.access(folder, os.W_OK):
         return f"cannot write to {folder}"
     with open(os.path.join(folder, "plan.json")) as file:
         if json.load(file)["version"] != asbc.__version__:
             return f"has another version of asbc, {asbc.__version__}"
+    with open(os.path.join(folder, "scratch", "source.json")) as file:
+        vectors = json.load(file)["path"]
+    if not os.access(vectors, os.R_OK):
+        return f"cannot read the vectors, {vectors}"
     return None
 
 
@@ -136,14 +166,44 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
             yield DaskEngine(_checked(client, folder))
         return
     try:
+        address = scheduler
         if os.path.isfile(scheduler):
-            client = Client(scheduler_file=scheduler, timeout=_CONNECT_SECONDS)
-        else:
-            client = Client(scheduler, timeout=_CONNECT_SECONDS)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from error
-    with client:
+            with open(scheduler) as file:
+                address = json.load(file)["address"]
+        # In a thread of its own, because a notebook has a loop running in this one.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _greet(address)).result()
+        client = Client(address, timeout=_CONNECT_SECONDS)
+    except Exception as error:  # what a peer that is not Dask sends may fail in any way
+        reason = str(error) or f"nothing came back in {_CONNECT_SECONDS} s"
+        raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}: {reason}).") from error
+    try:
         yield DaskEngine(_checked(client, folder))
+    finally:
+        loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
+        levels = [logger.level for logger in loggers]
+        if client.status != "running":  # it is looking for its scheduler, and would log a traceback when told to stop
+            for logger in loggers:
+                logger.setLevel(logging.CRITICAL)
+        client.close(timeout=_CONNECT_SECONDS)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+async def _greet(address: str) -> None:
+    """Ask the scheduler who it is. A client would wait without limit for a peer that accepts and says nothing."""
+    from distributed import rpc
+    from distributed.security import Security
+
+    async def ask() -> None:
+        async with rpc(
+            address, timeout=_CONNECT_SECONDS, connection_args=Security().get_connection_args("client")
+        ) as peer:
+            identity = await peer.identity()
+            if identity.get("type") != "Scheduler":
+                raise TypeError(f"it is a {identity.get('type')}, not a scheduler")
+
+    await asyncio.wait_for(ask(), _CONNECT_SECONDS)
 
 
 def _checked(client, folder: str):
@@ -151,7 +211,9 @@ def _checked(client, folder: str):
         client.wait_for_workers(1, timeout=_WORKER_SECONDS)
     except TimeoutError as error:
         raise EngineError(f"the Dask scheduler has no worker after {_WORKER_SECONDS} s.") from error
-    for address, problem in client.run(_sees, folder).items():
+    for address, problem in client.run(_sees, folder, _stamp(folder)).items():
         if problem:
-            raise EngineError(f"Dask worker {address} {problem}. All workers need the same folder and version.")
+            raise EngineError(
+                f"Dask worker {address} {problem}. All workers need the same folder, vectors and version."
+            )
     return client

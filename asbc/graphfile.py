@@ -94,17 +94,46 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     manifest = read_json(path)
     if manifest.get("format") != FORMAT:
         raise GraphFileError(f"{path}: format {manifest.get('format')!r}; this version of asbc reads {FORMAT}.")
-    for key in ("n", "files"):
-        if key not in manifest:
-            raise GraphFileError(f"{path}: has no {key!r}; it is damaged.")
+    n, files = manifest.get("n"), manifest.get("files")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise GraphFileError(f"{path}: damaged ('n' must be a whole number of at least 1; got {n!r}).")
+    if not isinstance(files, dict):
+        raise GraphFileError(f"{path}: damaged ('files' must be an object of names; got {files!r}).")
+    for name, listed in files.items():
+        _check_listed(path, name, listed)
     return manifest
+
+
+def _check_listed(path: Path, name: str, listed: Any) -> None:
+    """Refuse what a manifest says of a file unless it can be true."""
+    if not isinstance(listed, dict):
+        raise GraphFileError(f"{path}: damaged (of {name} it says {listed!r}).")
+    try:
+        np.dtype(str(listed.get("dtype")))  # of None itself it would make float64
+    except (TypeError, ValueError, SyntaxError):
+        raise GraphFileError(f"{path}: damaged (the dtype of {name} is {listed.get('dtype')!r}).") from None
+    shape, size = listed.get("shape"), listed.get("bytes")
+    if not isinstance(shape, list) or not all(type(length) is int and length >= 0 for length in shape):
+        raise GraphFileError(f"{path}: damaged (the shape of {name} is {shape!r}).")
+    if type(size) is not int:
+        raise GraphFileError(f"{path}: damaged (the bytes of {name} are {size!r}).")
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Open every file that a manifest lists: it must be there, with the dtype, shape and size that are listed."""
+    for name in manifest["files"]:
+        _open_listed(folder, manifest, name)
 
 
 def _open_listed(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArray:
     listed = manifest["files"].get(name)
     if listed is None:
         raise GraphFileError(f"{folder / 'manifest.json'}: does not list {name}.")
-    return open_array(folder / name, listed["dtype"], tuple(listed["shape"]))
+    array = open_array(folder / name, listed["dtype"], tuple(listed["shape"]))
+    size = (folder / name).stat().st_size
+    if size != listed["bytes"]:
+        raise GraphFileError(f"{folder / name}: {size:,} bytes, where the manifest says {listed['bytes']:,}.")
+    return array
 
 
 def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = None) -> NDArray:
@@ -127,6 +156,8 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
     wanted = start + int(np.prod(found_shape, dtype=object)) * found_dtype.itemsize
     if size < wanted:
         raise GraphFileError(f"{path}: ends early, {size:,} bytes of {wanted:,}.")
+    if size > wanted:
+        raise GraphFileError(f"{path}: goes on after its end, {size:,} bytes where {wanted:,} are expected.")
     if dtype is not None and np.dtype(dtype) != found_dtype:
         raise GraphFileError(f"{path}: dtype {found_dtype}, where {np.dtype(dtype)} is expected.")
     if shape is not None and tuple(shape) != found_shape:

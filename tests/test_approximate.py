@@ -148,6 +148,20 @@ def test_many_duplicates(search):
     assert found.recall > 0.9
 
 
+def test_duplicates_in_tiles_and_pieces_have_the_same_answer(monkeypatch):
+    rng = np.random.default_rng(2)
+    X = np.concatenate([np.repeat(rng.normal(size=(3, 8)), 60, axis=0), rng.normal(size=(200, 8))]).astype(np.float32)
+    options = {"search": "ivf", "n_lists": 6, "n_probe": 6}
+    whole = search_neighbors(X, 10, **options)
+    monkeypatch.setattr(approximate, "_SIDE", 17)
+    monkeypatch.setattr(approximate, "_DISTANCES", 1000)
+    pieces = search_neighbors(X, 10, **options)
+    exact = search_neighbors(X, 10)
+    for found in (whole, pieces):
+        assert (found.indices == exact.indices).all()
+        assert (found.distances == exact.distances).all()
+
+
 def test_exact_search_in_tiles_has_the_same_bits(X, exact, monkeypatch):
     monkeypatch.setattr(approximate, "_TILE", 101)
     rows = np.arange(len(X))

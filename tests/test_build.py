@@ -5,8 +5,10 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -15,11 +17,12 @@ import numpy as np
 import pytest
 
 import asbc
+from asbc import blocks, engine
 from asbc.approximate import OPTIONS
 from asbc.bandwidth import ConstantNeighborhoodWarning
 from asbc.build import BuildError, build_graph
 from asbc.build_cli import main
-from asbc.engine import EngineError
+from asbc.engine import DaskEngine, EngineError
 from asbc.graphfile import GraphFileError, read_manifest
 
 N = 700
@@ -129,13 +132,15 @@ def test_poor_recall_is_said(path, tmp_path):
         build(path, tmp_path / "g", search="ivf", search_options={"n_lists": 60, "n_probe": 1})
 
 
-@pytest.mark.parametrize("form", ["float16", "float64", "fortran", "big-endian"])
+@pytest.mark.parametrize("form", ["float16", "float64", "fortran", "big-endian", "big-endian float64"])
 def test_other_arrays(X, tmp_path, form):
     forms = {
         "float16": X.astype(np.float16),
         "float64": X.astype(float),
         "fortran": np.asfortranarray(X),
         "big-endian": X.astype(">f4"),
+        # Numbers that single precision does not have: a cut would show.
+        "big-endian float64": (X + np.random.default_rng(0).normal(size=X.shape) * 1e-9).astype(">f8"),
     }
     np.save(tmp_path / "x.npy", forms[form])
     builder = asbc.GraphBuilder(k_cand=12, metric="cosine" if form == "float16" else "euclidean")
@@ -170,6 +175,24 @@ def test_store_entry_and_url(X, path, tmp_path):
         build(entry, tmp_path / "d")
     with pytest.raises(BuildError, match="cannot be read"):
         build("file:///nowhere/at/all.npy", tmp_path / "e")
+
+
+def test_another_url_for_the_same_folder_is_refused(path, tmp_path):
+    np.save(tmp_path / "other.npy", np.load(path)[::-1])
+    manifest = build(f"file://{path}", tmp_path / "g")
+    assert build(f"file://{path}", tmp_path / "g") == manifest
+    with pytest.raises(BuildError, match=r"holds a copy of 'file://.*x\.npy', and now 'file://.*other\.npy' is given"):
+        build(f"file://{tmp_path / 'other.npy'}", tmp_path / "g")
+
+
+def test_a_url_that_ended_early_is_read_again(path, tmp_path):
+    source = tmp_path / "x.npy"
+    source.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(BuildError, match=r"file://.*x\.npy: ends early.*the same command reads it again"):
+        build(f"file://{source}", tmp_path / "g")
+    assert list((tmp_path / "g" / "source").iterdir()) == []
+    source.write_bytes(path.read_bytes())
+    assert build(f"file://{source}", tmp_path / "g")["n"] == N
 
 
 # --- interruptions ---
@@ -304,6 +327,28 @@ def test_a_finished_build_is_not_done_again_and_other_settings_are_refused(path,
         build(tmp_path / "other.npy", tmp_path / "g")
 
 
+def test_one_changed_row_is_noticed(path, tmp_path):
+    build(path, tmp_path / "g")
+    changed = np.load(path)
+    changed[401, 3] += 1
+    np.save(tmp_path / "other.npy", changed)
+    with pytest.raises(BuildError, match="the vectors have changed"):
+        build(tmp_path / "other.npy", tmp_path / "g")
+
+
+@pytest.mark.parametrize("damage", ["cut", "longer", "gone", "manifest"])
+def test_a_finished_build_that_was_damaged_says_what_to_do(path, tmp_path, damage):
+    folder = tmp_path / "g"
+    build(path, folder, asbc.GraphBuilder(k_cand=12, weights="uniform"))
+    file = folder / ("manifest.json" if damage == "manifest" else "rows/weights.npy")
+    content = file.read_bytes()
+    file.unlink()
+    if damage != "gone":
+        file.write_bytes(content + b"12345678" if damage == "longer" else content[:-8])
+    with pytest.raises(BuildError, match=rf"{file.name}: .*remove .*g and build it anew"):
+        build(path, folder, asbc.GraphBuilder(k_cand=12, weights="uniform"))
+
+
 def test_a_folder_with_other_things_is_left_alone(path, tmp_path):
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / "thesis.tex").write_text("years of work")
@@ -363,9 +408,35 @@ def test_bad_settings_are_refused_before_the_search(path, tmp_path, builder, mes
     assert not (tmp_path / "g").exists()
 
 
+@pytest.mark.parametrize(
+    "builder",
+    [{}, {"k_min": 100}, {"bandwidth": asbc.SelfTuning(k=90)}],
+    ids=["plain", "k_min", "rule"],
+)
+def test_more_neighbours_than_nodes_are_refused_at_once(path, tmp_path, builder):
+    with pytest.raises(ValueError, match="k_cand=4000 neighbours need more than 4000 nodes"):
+        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=4000, **builder))
+
+
+def test_many_neighbours_are_taken_in_smaller_pieces(path, tmp_path, monkeypatch):
+    build(path, tmp_path / "a")
+    monkeypatch.setattr(blocks, "_PAIRS", 12 * 12 * 40)
+    build(path, tmp_path / "b")
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+@pytest.mark.parametrize("rule", ["spectral", "mean_knn"])
+def test_the_fewest_neighbours_on_the_command_line(path, tmp_path, rule):
+    arguments = ["--k", "8", "--search", "exact", "--quiet", "--bandwidth", rule]
+    assert main([str(path), str(tmp_path / "g"), *arguments]) == 0
+
+
 def test_command_line_errors(path, tmp_path, capsys):
     assert main([str(tmp_path / "none.npy"), str(tmp_path / "g")]) == 1
     assert "no such file" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", np.load(path))
+    assert main([str(tmp_path / "x.npz"), str(tmp_path / "g")]) == 1
+    assert "an .npz archive; an .npy file (n, d) is wanted" in capsys.readouterr().err
     assert main([str(path), str(tmp_path / "h"), "--bandwidth", "wide"]) == 1
     assert "--bandwidth must be spectral, perplexity, self_tuning, mean_knn or a number" in capsys.readouterr().err
     assert main([str(path), str(tmp_path / "h"), "--ef-search", "9"]) == 1
@@ -458,6 +529,76 @@ def test_an_unreachable_scheduler_is_an_error_in_seconds(path, tmp_path):
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         build(path, tmp_path / "g", engine="dask", scheduler="tcp://127.0.0.1:9")
     assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    "answer", [None, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"], ids=["silent", "http"]
+)
+def test_a_peer_that_is_not_dask_is_an_error_in_seconds(path, tmp_path, answer):
+    def serve():
+        while True:
+            try:
+                peer, _ = server.accept()
+            except OSError:
+                return
+            peers.append(peer)
+            if answer:
+                peer.sendall(answer)
+
+    peers: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        begun = time.monotonic()
+        with pytest.raises(BuildError, match="no Dask scheduler answers at"):
+            build(path, tmp_path / "g", engine="dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        assert time.monotonic() - begun < 20
+        server.shutdown(socket.SHUT_RDWR)
+    for peer in peers:
+        peer.close()
+
+
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(tmp_path):
+    address = tmp_path / "scheduler.json"
+    places = {"scheduler": ["--port", "0", "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
+    processes = []
+    try:
+        for place, options in places.items():
+            command = [sys.executable, "-m", "dask", place, "--scheduler-file", str(address), *options]
+            processes.append(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL))
+        wait_for(address.exists, processes[0])
+
+        def slow(folder, stage, block):
+            time.sleep(0.1 if block == 0 else 60)
+
+        with distributed.Client(scheduler_file=str(address)) as client:
+            done = DaskEngine(client).run(slow, "", "rows", range(3))
+            assert next(done) == 0
+            processes[0].kill()
+            with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command goes on"):
+                next(done)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_relative_folder_is_the_same_for_workers_elsewhere(path, tmp_path, reference, cluster, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(path), "g", *ARGUMENTS, "--engine", "dask", "--scheduler", cluster.scheduler_address]) == 0
+    assert files_of(tmp_path / "g") == reference
+
+
+def test_a_worker_that_sees_another_folder_is_named(tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": asbc.__version__, "n": 1}))
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(plan)}))
+    stamp = engine._stamp(str(tmp_path))
+    assert engine._sees(str(tmp_path), stamp) is None
+    plan.write_text(json.dumps({"version": asbc.__version__, "n": 2}))
+    assert "sees another folder" in engine._sees(str(tmp_path), stamp)
+    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "none.npy")}))
+    assert "cannot read the vectors" in engine._sees(str(tmp_path), engine._stamp(str(tmp_path)))
 
 
 def test_an_error_on_a_worker_arrives(tmp_path, cluster):

@@ -81,6 +81,13 @@ def test_an_empty_file_and_one_of_another_kind(built):
     [
         ({"dtype": "<f4"}, "dtype float64, where float32 is expected"),
         ({"shape": [7]}, r"shape \(\d+,\), where \(7,\) is expected"),
+        ({"bytes": 7}, r"data\.npy: [\d,]+ bytes, where the manifest says 7"),
+        ({"bytes": None}, r"manifest\.json: damaged \(the bytes of graph/data\.npy are None"),
+        ({"dtype": "foo"}, r"manifest\.json: damaged \(the dtype of graph/data\.npy is 'foo'"),
+        ({"dtype": None}, r"the dtype of graph/data\.npy is None"),
+        ({"dtype": [1]}, r"the dtype of graph/data\.npy is \[1\]"),
+        ({"shape": None}, r"manifest\.json: damaged \(the shape of graph/data\.npy is None"),
+        ({"shape": ["x"]}, r"the shape of graph/data\.npy is \['x'\]"),
     ],
 )
 def test_a_manifest_that_says_otherwise(built, change, message):
@@ -88,6 +95,30 @@ def test_a_manifest_that_says_otherwise(built, change, message):
     manifest["files"]["graph/data.npy"].update(change)
     (built / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(graphfile.GraphFileError, match=message):
+        asbc.load_graph(built)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": "x"}, "'n' must be a whole number of at least 1; got 'x'"),
+        ({"n": None}, "'n' must be a whole number"),
+        ({"files": []}, "'files' must be an object of names"),
+        ({"files": {"graph/data.npy": 5}}, r"of graph/data\.npy it says 5"),
+        ({"files": {}}, r"does not list graph/indptr\.npy"),
+    ],
+)
+def test_a_manifest_of_other_kinds_of_values(built, change, message):
+    manifest = json.loads((built / "manifest.json").read_text()) | change
+    (built / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(graphfile.GraphFileError, match=rf"manifest\.json: .*{message}"):
+        asbc.load_graph(built)
+
+
+def test_a_file_that_goes_on_after_its_end(built):
+    with open(built / "graph/data.npy", "ab") as file:
+        file.write(b"12345678")
+    with pytest.raises(graphfile.GraphFileError, match=r"data\.npy: goes on after its end"):
         asbc.load_graph(built)
 
 
