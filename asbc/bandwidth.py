@@ -98,7 +98,7 @@ def check_dimension(dimension: ArrayLike | None, neighbors: Neighbors) -> Vector
     return values
 
 
-def _anchor(neighbors: Neighbors, k: int) -> Vector:
+def anchor(neighbors: Neighbors, k: int) -> Vector:
     """Distance to the k-th neighbour; where duplicates make that zero, the smallest above zero, if there is one."""
     distances = neighbors.distances
     positive = np.where(distances > 0, distances, np.inf).min(axis=1)
@@ -161,8 +161,8 @@ def report_at(X, neighbors, sigma, dimension, at_edge, **more) -> BandwidthChoic
 
 def _grid(neighbors, n_grid, k_mle, low, high):
     """(n, n_grid) bandwidths, geometric from ``low d_{k_mle}`` to ``high d_k``; ones where all distances are zero."""
-    bottom = low * _anchor(neighbors, k_mle)
-    top = high * _anchor(neighbors, neighbors.k)
+    bottom = low * anchor(neighbors, k_mle)
+    top = high * anchor(neighbors, neighbors.k)
     constant = bottom == 0
     bottom, top = np.where(constant, 1.0, bottom), np.where(constant, 1.0, top)
     return bottom[:, None] * (top / bottom)[:, None] ** (np.arange(n_grid) / (n_grid - 1))
@@ -235,7 +235,7 @@ class SpectralBandwidth(Bandwidth):
                 better = found[3] < objective[rows]
                 for array, new in zip((sigma, rank, slope, objective), found, strict=True):
                     array[rows] = np.where(better, new, array[rows])
-        sigma = fill_constant(sigma, _anchor(neighbors, k) == 0)
+        sigma = fill_constant(sigma, anchor(neighbors, k) == 0)
         return BandwidthChoice(sigma, rank, slope, objective, at_edge, solved=solved)
 
 
@@ -252,10 +252,10 @@ class Perplexity(Bandwidth):
     def _select(self, X, neighbors, dimension):
         beta = check_positive(self.beta, "beta")
         target = np.clip(beta * check_dimension(dimension, neighbors), 1.0, max(1.0, 0.9 * neighbors.k))
-        nearest = _anchor(neighbors, 1)
+        nearest = anchor(neighbors, 1)
         constant = nearest == 0
         low = np.where(constant, 1.0, 0.05 * nearest)
-        high = np.where(constant, 1.0, 100.0 * _anchor(neighbors, neighbors.k))
+        high = np.where(constant, 1.0, 100.0 * anchor(neighbors, neighbors.k))
         sigma = match_neighbors(neighbors.distances**2, target, low, high)
         at_edge = (sigma <= low * (1 + 1e-9)) | (sigma >= high * (1 - 1e-9))
         return report_at(X, neighbors, fill_constant(sigma, constant), dimension, at_edge)
@@ -273,8 +273,8 @@ class SelfTuning(Bandwidth):
 
     def local_sigma(self, neighbors: Neighbors) -> tuple[Vector, NDArray[np.bool_]]:
         """Bandwidths (n,), and the nodes that have none of their own because all their neighbours coincide."""
-        anchor = _anchor(neighbors, _check_rank_in_row(self.k, neighbors, "k"))
-        return np.where(anchor > 0, anchor, 1.0) / np.sqrt(2.0), anchor == 0
+        scale = anchor(neighbors, _check_rank_in_row(self.k, neighbors, "k"))
+        return np.where(scale > 0, scale, 1.0) / np.sqrt(2.0), scale == 0
 
     def _select(self, X, neighbors, dimension):
         sigma = fill_constant(*self.local_sigma(neighbors))
@@ -323,7 +323,7 @@ class Fixed(_Global):
         if self.value == "mean_knn":
             k = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
             # Where duplicates make that mean vanish, distances above zero take their place.
-            return float(neighbors.distances[:, k - 1].mean()) or float(_anchor(neighbors, k).mean()), False
+            return float(neighbors.distances[:, k - 1].mean()) or float(anchor(neighbors, k).mean()), False
         if self.value == "median_spectral":
             spectral = SpectralBandwidth() if self.spectral is None else self.spectral
             return float(np.median(spectral._select(X, neighbors, dimension).sigma)), False
@@ -338,7 +338,7 @@ class _LogLogCurve:
     def __init__(self, neighbors: Neighbors, n_grid: int, k_mle: int):
         self.squared = neighbors.distances**2
         self.n = neighbors.n
-        mean_low, mean_high = _anchor(neighbors, k_mle).mean(), _anchor(neighbors, neighbors.k).mean()
+        mean_low, mean_high = anchor(neighbors, k_mle).mean(), anchor(neighbors, neighbors.k).mean()
         self.grid = np.geomspace(0.05 * mean_low, 3.0 * mean_high, n_grid)
         self.slopes = np.array([self(sigma) for sigma in self.grid])
 
@@ -394,7 +394,7 @@ class DimensionMatching(_Global):
     def _sigma(self, X, neighbors, dimension):
         if self.rule == "max_min":
             widest = float(neighbors.distances[:, 0].max())
-            return (widest, False) if widest > 0 else (float(_anchor(neighbors, neighbors.k).max()), True)
+            return (widest, False) if widest > 0 else (float(anchor(neighbors, neighbors.k).max()), True)
         if self.rule != "slope":
             raise ValueError(f"rule must be 'slope' or 'max_min'; got {self.rule!r}.")
         target = float(np.median(check_dimension(dimension, neighbors)))

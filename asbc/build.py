@@ -36,6 +36,7 @@ from asbc.bandwidth import (
     Fixed,
     SelfTuning,
     SpectralBandwidth,
+    anchor,
     fill_constant,
 )
 from asbc.blocks import RULES, Job, converted, opened, run_block
@@ -467,6 +468,12 @@ class _Build:
                 read_part(path, "distances")[0][:, : rule.k_mle][:, -1].copy() for path in job.parts("neighbors")
             ]
             mean = float(np.concatenate(columns).mean())
+            if mean == 0:  # the same way out of duplicates as the rule's own
+                scales = []
+                for path in job.parts("neighbors"):
+                    indices, distances = read_part(path, "indices", "distances")
+                    scales.append(anchor(Neighbors(indices, distances), rule.k_mle))
+                mean = float(np.concatenate(scales).mean())
             if mean == 0:
                 mean = float(fill_constant(np.ones(1), np.ones(1, bool))[0])
             write_array(job.scratch / "fixed.npy", np.array([mean]))

@@ -238,7 +238,7 @@ def _crowded(part: Part) -> str:
     averages = ", and averages over levels are dominated by it" if len(sizes) > 1 else ""
     return (
         f'<p class="note">At {", ".join(map(str, few))} samples a class a node has more candidates (k = {k}) than '
-        "classmates, so kNN with equal weights must count votes of other classes and fails there by construction"
+        "classmates, so kNN with equal weights must count votes of other classes there"
         f"{averages}.</p>"
     )
 
