@@ -76,13 +76,15 @@ def solo_checkpoint(path: str | Path, trust_checkpoint: bool = False) -> Encoder
     ----------
     path : path
         A folder with ``args.json`` and one ``.ckpt`` file, or a ``.ckpt`` file. Where no ``args.json`` lies
-        beside it, a ResNet's architecture is read off the weights; a ViT's cannot be.
+        beside it, the architecture is read off the weights; where they do not show it, that is an error.
     trust_checkpoint : bool
         Unpickle whatever the file holds. That can run any code: only for files of people you trust.
     """
     file, args_file = _find_checkpoint(Path(path).expanduser())
-    state = _backbone_state(read_weights(file, trust_checkpoint), file)
-    args = _read_args(args_file) if args_file else _guess_args(state, file)
+    checkpoint = read_weights(file, trust_checkpoint)
+    state = _backbone_state(checkpoint, file)
+    parts = {str(key).split(".")[0] for key in checkpoint["state_dict"]}
+    args = _read_args(args_file) if args_file else _guess_args(state, parts, file)
     name, dataset = args["backbone"], args["dataset"]
     if name not in _BACKBONES:
         raise ValueError(f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
@@ -134,13 +136,20 @@ def _read_args(path: Path) -> dict[str, Any]:
     return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method")}
 
 
-def _guess_args(state: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
-    """The same, read off the weights."""
+def _guess_args(state: Mapping[str, Tensor], parts: set[str], file: Path) -> dict[str, Any]:
+    """The same, read off the backbone's weights and the names of the other parts of the checkpoint."""
     if "cls_token" in state and "pos_embed" in state:
-        raise ValueError(
-            f"{file}: a ViT's weights do not show how many heads it has (MoCo v3 and MAE have 12, others fewer), "
-            "and with the wrong number the features are wrong; args.json is wanted beside the file"
-        )
+        width = state["cls_token"].shape[-1]
+        name = next((name for name, wanted in _VIT_WIDTH.items() if wanted == width), f"ViT of width {width}")
+        method = "mae" if "decoder" in parts else None
+        # Heads leave no trace in a ViT's weights. MAE has a decoder to be known by; MoCo v3 looks like BYOL.
+        if {"predictor", "momentum_projector"} <= parts and name != "vit_base":
+            raise ValueError(
+                f"{file}: these weights do not show how many heads the ViT has (12 if MoCo v3 trained it, fewer if "
+                "BYOL did), and with the wrong number the features are wrong; args.json is wanted beside the file"
+            )
+        dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
+        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": method}
     if "conv1.weight" in state:
         name = "resnet50" if "layer1.0.conv3.weight" in state else "resnet18"
         dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"

@@ -97,8 +97,10 @@ def test_resnet50_without_the_cifar_stem(tmp_path):
         assert encoder.transform(Image.new("RGB", (300, 280))).shape == (3, 224, 224)
 
 
-@pytest.mark.parametrize(("method", "heads"), [("dino", 3), ("mocov3", 12)])
-def test_vit(tmp_path, method, heads):
+@pytest.mark.parametrize(
+    ("method", "heads", "parts"), [("dino", 3, ["head"]), ("mae", 12, ["decoder"]), ("mocov3", 12, ["predictor"])]
+)
+def test_vit(tmp_path, method, heads, parts):
     torch.manual_seed(0)
     model = timm.create_model(
         "vit_tiny_patch16_224", num_classes=0, img_size=32, patch_size=4, num_heads=heads, weight_init="jax"
@@ -106,12 +108,19 @@ def test_vit(tmp_path, method, heads):
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)  # enough for heads to matter
     args = new_args("vit_tiny", method=method, patch_size=4, img_size=32)
-    encoder = solo_checkpoint(write_checkpoint(tmp_path, checkpoint_of(model), args))
+    checkpoint = checkpoint_of(model)
+    for part in [*parts, "momentum_projector"]:
+        checkpoint["state_dict"][f"{part}.0.weight"] = torch.randn(4, 4)
+    encoder = solo_checkpoint(write_checkpoint(tmp_path, checkpoint, args))
     np.testing.assert_allclose(features(encoder.model), features(model), atol=1e-5)
     assert encoder.image_size == (32, 32)
     assert f"{heads} heads" in encoder.architecture
-    with pytest.raises(ValueError, match=r"how many heads.*args\.json is wanted beside the file"):
-        solo_checkpoint(_alone(tmp_path))
+    if method == "mocov3":  # which, without args.json, could as well be BYOL with 3 heads
+        with pytest.raises(ValueError, match=r"how many heads.*args\.json is wanted beside the file"):
+            solo_checkpoint(_alone(tmp_path))
+    else:
+        alone = solo_checkpoint(_alone(tmp_path))
+        np.testing.assert_allclose(features(alone.model), features(model), atol=1e-5)
 
 
 def _alone(folder):
