@@ -236,9 +236,12 @@ def growth(report, small, large, d=64):
         return X, asbc.search_neighbors(X, 30)
 
     def steps(X, neighbors):
-        dimension = asbc.dim_mst(X, neighbors)
-        choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
-        asbc.to_graph(neighbors, asbc.nnk_weights(X, neighbors, choice.sigma))
+        rows = []
+        for start in range(0, neighbors.n, 4096):  # in blocks, as asbc-build works
+            block = with_pairs(X, neighbors.rows(start, min(start + 4096, neighbors.n)))
+            choice = asbc.SpectralBandwidth().select(None, block, asbc.dim_mst(None, block))
+            rows.append(asbc.nnk_weights(None, block, choice.sigma))
+        asbc.to_graph(neighbors, np.concatenate(rows))
 
     cases = [prepare(n) for n in (small, large)]
     rounds = [[seconds(lambda case=case: steps(*case), 1) for case in cases] for _ in range(4)]
