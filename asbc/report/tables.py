@@ -179,10 +179,14 @@ def steps(part: Part) -> Table:
         [f"{label(before)} → {label(method)}", *(contrasts.between(part, method, before, task) for task in tasks)]
         for before, method in pairwise(methods)
     ]
+    caution = (
+        " NMI and ARI intervals say only how trials differ: where trials share their nodes, and the more so where a "
+        "trial takes the whole data set, they are too narrow to conclude from."
+    )
     return Table(
         "steps",
         "Ablation: what each step brings",
-        f"Differences in the same trials. {_how(body)}",
+        f"Differences in the same trials. {_how(body)}{caution if {'nmi', 'ari'} & set(tasks) else ''}",
         ["step", *(TASKS[task] for task in tasks)],
         body,
     )
