@@ -7,8 +7,10 @@ Every rule has ``select(X, neighbors, dimension)``, which gives a :class:`Bandwi
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +62,15 @@ class BandwidthChoice:
     solved: NDArray[np.int64] | None = None
 
 
+def joined(choices: Sequence[BandwidthChoice]) -> BandwidthChoice:
+    """The choices of blocks of nodes that follow each other, as one."""
+    arrays: dict[str, Any] = {}
+    for field in fields(BandwidthChoice):
+        parts = [getattr(choice, field.name) for choice in choices]
+        arrays[field.name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
+    return BandwidthChoice(**arrays)
+
+
 def effective_rank(K: ArrayLike) -> float:
     """``exp`` of the entropy of the normalised eigenvalues of one symmetric positive semi-definite matrix (k, k)."""
     K = np.asarray(K, float)
@@ -106,6 +117,13 @@ def anchor(neighbors: Neighbors, k: int) -> Vector:
     return np.where(at_k > 0, at_k, np.where(np.isfinite(positive), positive, 0.0))
 
 
+def constant_nodes(rule: Bandwidth, neighbors: Neighbors) -> NDArray[np.bool_]:
+    """Nodes that `rule` cannot tell a bandwidth of one by one, because they coincide with all their neighbours."""
+    if isinstance(rule, SpectralBandwidth | Perplexity):
+        return neighbors.distances[:, -1] == 0
+    return np.zeros(neighbors.n, bool)
+
+
 def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
     """Give nodes whose neighbours all coincide with them the median bandwidth of the others."""
     if not constant.any():
@@ -123,6 +141,11 @@ def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
 
 class Bandwidth(BaseEstimator):
     """What all rules share: checks, and the report on the kernels that a choice leads to."""
+
+    @property
+    def local(self) -> bool:
+        """Whether a node's bandwidth follows from its own neighbours, so that nodes can be worked on in blocks."""
+        return False
 
     def select(self, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None) -> BandwidthChoice:
         """Choose a bandwidth for every node.
@@ -204,6 +227,10 @@ class SpectralBandwidth(Bandwidth):
         self.high = high
         self.refine = refine
 
+    @property
+    def local(self):
+        return True
+
     def _select(self, X, neighbors, dimension):
         gamma = check_positive(self.gamma, "gamma")
         n_grid = whole_number(self.n_grid, "n_grid", 2)
@@ -248,6 +275,10 @@ class Perplexity(Bandwidth):
 
     def __init__(self, beta: float = 2.0):
         self.beta = beta
+
+    @property
+    def local(self):
+        return True
 
     def _select(self, X, neighbors, dimension):
         beta = check_positive(self.beta, "beta")
@@ -318,6 +349,10 @@ class Fixed(_Global):
         self.value = value
         self.k_mle = k_mle
         self.spectral = spectral
+
+    @property
+    def local(self):
+        return not isinstance(self.value, str)
 
     def _sigma(self, X, neighbors, dimension):
         if self.value == "mean_knn":

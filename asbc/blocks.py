@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,19 @@ from asbc import approximate
 from asbc.bandwidth import (
     Bandwidth,
     BandwidthChoice,
-    ConstantNeighborhoodWarning,
     Fixed,
     Perplexity,
     SelfTuning,
     SpectralBandwidth,
+    constant_nodes,
     report_at,
 )
 from asbc.dimension import dim_mst, levina_bickel
-from asbc.graph import to_graph
+from asbc.graph import local_rows, to_graph
 from asbc.graphfile import open_array, read_json, read_part, write_array, write_part
-from asbc.kernels.distances import neighborhood_distances
 from asbc.neighbors import Floats, Neighbors
 from asbc.weights import normalize_weights, row_weights, sharpen
 
-_NODES = 4096  # whose neighbourhoods are held at once, at most
-_PAIRS = 2**25  # distances within those neighbourhoods, at most
 _EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
 # Rules that choose a node's bandwidth from its own neighbours, or from one pass over all distances.
 RULES: dict[str, type[Bandwidth]] = {rule.__name__: rule for rule in (SpectralBandwidth, Perplexity, SelfTuning, Fixed)}
@@ -169,43 +165,25 @@ def _rows(job: Job, block: int):
     kind = job.plan["builder"]["weights"]
     if job.rule is None:
         return {"weights": row_weights(kind, None, neighbors, None)}
-    step = max(1, min(_NODES, _PAIRS // neighbors.k**2))
-    pieces = [_rows_of(job, neighbors.rows(s, s + step)) for s in range(0, neighbors.n, step)]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-
-
-def _rows_of(job: Job, neighbors: Neighbors) -> dict[str, NDArray]:
-    settings = job.plan["builder"]
-    pairs = neighborhood_distances(job.X, neighbors.indices)
-    start = neighbors.first or 0
-    neighbors = Neighbors(neighbors.indices, neighbors.distances, start, pairs)
-    if settings["dimension"] == "mst":
-        dimension = dim_mst(None, neighbors, n_rep=settings["n_rep"], seed=settings["random_state"])
-    else:
-        dimension = levina_bickel(neighbors, k=min(10, neighbors.k))
-    rule = job.rule
-    assert rule is not None
-    constant = neighbors.distances[:, -1] == 0
+    rule: Bandwidth = job.rule
     fitted = None
-    if isinstance(rule, SelfTuning):
+    if isinstance(rule, Fixed) and rule.value == "mean_knn":
+        rule = Fixed(float(job.array("fixed")[0]))
+    elif isinstance(rule, SelfTuning):
         sigma = job.array("sigma")
-        own = np.array(sigma[start : start + neighbors.n])
-        edge = np.zeros(neighbors.n, bool)
-        choice = report_at(None, neighbors, own, dimension, edge, mutual=True)
-        fitted = BandwidthChoice(sigma, sigma, sigma, sigma, edge, mutual=True)
-        constant = np.zeros(neighbors.n, bool)
-    else:
-        if isinstance(rule, Fixed):
-            constant = np.zeros(neighbors.n, bool)
-            rule = Fixed(float(job.array("fixed")[0])) if rule.value == "mean_knn" else rule
-        with warnings.catch_warnings():
-            # Said once, for all blocks, when the bandwidth of these nodes is known.
-            warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
-            choice = rule.select(None, neighbors, dimension)
-    weights = row_weights(settings["weights"], None, neighbors, choice, k_min=settings["k_min"], fitted=fitted)
+        rule = _Told(sigma)
+        fitted = BandwidthChoice(sigma, sigma, sigma, sigma, np.zeros(0, bool), mutual=True)
+    settings = job.plan["builder"]
+
+    def dimension_of(nodes: Neighbors) -> NDArray[np.float64]:
+        if settings["dimension"] == "mst":
+            return dim_mst(None, nodes, n_rep=settings["n_rep"], seed=settings["random_state"])
+        return levina_bickel(nodes, k=min(10, nodes.k))
+
+    dimension, choice, weights = local_rows(job.X, neighbors, rule, dimension_of, kind, settings["k_min"], fitted)
     return {
         "sigma": choice.sigma,
-        "constant": constant,
+        "constant": constant_nodes(rule, neighbors),
         "effective_rank": choice.effective_rank,
         "slope": choice.slope,
         "objective": choice.objective,
@@ -213,6 +191,17 @@ def _rows_of(job: Job, neighbors: Neighbors) -> dict[str, NDArray]:
         "dimension": dimension,
         "weights": weights,
     }
+
+
+class _Told(Bandwidth):
+    """Self-tuning bandwidths that a pass over all nodes has found."""
+
+    def __init__(self, sigma: NDArray[np.float64]):
+        self.sigma = sigma
+
+    def _select(self, X, neighbors, dimension):
+        own = np.array(self.sigma[neighbors.first : neighbors.first + neighbors.n])
+        return report_at(None, neighbors, own, dimension, np.zeros(neighbors.n, bool), mutual=True)
 
 
 def _directed(job: Job, block: int) -> tuple[NDArray[np.float64], sparse.csr_array]:

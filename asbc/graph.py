@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
@@ -9,11 +13,37 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from asbc.bandwidth import Bandwidth, SpectralBandwidth
+from asbc.bandwidth import (
+    Bandwidth,
+    BandwidthChoice,
+    ConstantNeighborhoodWarning,
+    SpectralBandwidth,
+    constant_nodes,
+    fill_constant,
+    joined,
+)
 from asbc.dimension import dim_mst, levina_bickel
 from asbc.kernels.distances import pair_count
-from asbc.neighbors import Floats, Neighbors, as_vectors, check_k, normalize, search_neighbors, whole_number, with_pairs
-from asbc.weights import KINDS, Matrix, normalize_weights, row_weights, sharpen
+from asbc.neighbors import (
+    Floats,
+    Neighbors,
+    as_vectors,
+    check_k,
+    neighborhoods,
+    normalize,
+    search_neighbors,
+    whole_number,
+    with_pairs,
+)
+from asbc.weights import (
+    KINDS,
+    EmptyRowWarning,
+    Matrix,
+    normalize_weights,
+    row_weights,
+    sharpen,
+    warn_of_empty_rows,
+)
 
 _SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
 _DIMENSIONS = ("mst", "levina_bickel")
@@ -62,6 +92,43 @@ def to_graph(
     elif symmetrize == "mean":
         graph = (graph + graph.T) / 2
     return sparse.csr_array(graph)
+
+
+def local_rows(
+    X: Floats,
+    neighbors: Neighbors,
+    rule: Bandwidth,
+    dimension_of: Callable[[Neighbors], Matrix],
+    kind: str,
+    k_min: int,
+    fitted: BandwidthChoice | None = None,
+) -> tuple[Matrix, BandwidthChoice, Matrix]:
+    """Dimension (n,), bandwidth and weights (n, k) under a rule that can look at nodes one by one.
+
+    Nodes are worked on some at a time, and the distances within their neighbourhoods serve all three steps while
+    they are at hand: memory beyond the result does not grow with n. Nodes that coincide with all their neighbours
+    are left with a bandwidth that only :func:`asbc.bandwidth.fill_constant` can tell, once all nodes are known; their
+    weights do not depend on it.
+
+    Parameters
+    ----------
+    dimension_of : function of neighbours that carry the distances among them
+    fitted : BandwidthChoice, optional
+        On the rows of X, where `neighbors` are only some of them, or queries.
+    """
+    dimensions, choices = [], []
+    weights = np.empty((neighbors.n, neighbors.k))
+    with warnings.catch_warnings():
+        # Said once for all nodes rather than block by block.
+        warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
+        warnings.simplefilter("ignore", EmptyRowWarning)
+        for rows, pairs in neighborhoods(X, neighbors):
+            block = replace(neighbors.rows(rows.start, rows.stop), pairs=pairs)
+            dimensions.append(dimension_of(block))
+            choices.append(rule.select(None, block, dimensions[-1]))
+            weights[rows] = row_weights(kind, None, block, choices[-1], k_min=k_min, fitted=fitted)
+    warn_of_empty_rows(weights)
+    return np.concatenate(dimensions), joined(choices), weights
 
 
 class GraphBuilder(TransformerMixin, BaseEstimator):
@@ -128,20 +195,14 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self._check_parameters()
         vectors = self._vectors(X, reset=True)
         neighbors = search_neighbors(vectors, check_k(self.k_cand, len(vectors), "k_cand"))
-        if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES and self.weights != "uniform":
-            neighbors = with_pairs(vectors, neighbors)
         self._seed = int(
             self.random_state
             if isinstance(self.random_state, int | np.integer)
             else check_random_state(self.random_state).randint(2**31 - 1)
         )
-        self.dimension_ = self.bandwidth_ = None
-        if self.weights != "uniform":
-            self.dimension_ = self._dimension_of(vectors, neighbors)
-            self.bandwidth_ = self._rule().select(vectors, neighbors, self.dimension_)
-        rows = self._rows(vectors, neighbors, self.bandwidth_)
+        self.dimension_, self.bandwidth_, rows = self._rows(vectors, neighbors)
         self.weights_ = normalize_weights(rows)
-        self.neighbors_ = Neighbors(neighbors.indices, neighbors.distances)
+        self.neighbors_ = neighbors
         self.graph_ = to_graph(neighbors, rows, symmetrize=self.symmetrize)
         self._X = vectors
         return self
@@ -158,19 +219,31 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
         neighbors = search_neighbors(self._X, self.k_cand, queries=queries)
-        choice = None
-        if self.bandwidth_ is not None:
-            dimension = self._dimension_of(self._X, neighbors)
-            choice = self._rule().extend(self.bandwidth_, self._X, neighbors, dimension)
-        rows = self._rows(self._X, neighbors, choice, fitted=self.bandwidth_)
+        _, _, rows = self._rows(self._X, neighbors, fitted=self.bandwidth_)
         return to_graph(neighbors, rows, symmetrize=None, n_columns=len(self._X))
 
-    def _rows(self, X, neighbors, choice, fitted=None):
-        rows = row_weights(self.weights, X, neighbors, choice, k_min=self.k_min, fitted=fitted)
-        if self.sharpen and choice is not None:
+    def _rows(self, X, neighbors, fitted=None):
+        """Dimension, bandwidth and weights of nodes; of queries, if what was fitted on X is given."""
+        if self.weights == "uniform":
+            return None, None, row_weights(self.weights, X, neighbors, None)
+        rule = self._rule()
+        if rule.local:
+            dimension, choice, rows = local_rows(
+                X, neighbors, rule, lambda block: self._dimension_of(None, block), self.weights, self.k_min, fitted
+            )
+            choice = replace(choice, sigma=fill_constant(choice.sigma, constant_nodes(rule, neighbors)))
+        else:
+            if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES:
+                neighbors = with_pairs(X, neighbors)
+            dimension = self._dimension_of(X, neighbors)
+            choice = (
+                rule.select(X, neighbors, dimension) if fitted is None else rule.extend(fitted, X, neighbors, dimension)
+            )
+            rows = row_weights(self.weights, X, neighbors, choice, k_min=self.k_min, fitted=fitted)
+        if self.sharpen:
             reference = choice if fitted is None else fitted
-            return sharpen(rows, choice.sigma, center=float(np.median(reference.sigma)))
-        return rows
+            rows = sharpen(rows, choice.sigma, center=float(np.median(reference.sigma)))
+        return dimension, choice, rows
 
     def _dimension_of(self, X, neighbors):
         if self.dimension == "mst":

@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from asbc.kernels.distances import all_distances, listed_distances, neighborhood_distances
+from asbc.kernels.distances import CHUNK, all_distances, listed_distances, neighborhood_distances
 from asbc.kernels.topk import keep_smallest
 
 Floats = NDArray[np.floating]
 
 _STRIP_BYTES = 32 * 2**20  # of the largest temporary that the search holds
 _SPARE = 18  # candidates beyond k, so that rounding in the filter seldom leaves the k nearest in doubt
-_PAIR_BLOCK = 2048  # nodes whose neighbourhoods are held at once: 7 MB at k = 30
+_TASKS = 16  # a thread, in one block of neighbourhoods
+_PAIRS = 2**24  # distances held at once, at most: 128 MB
 
 
 @dataclass(frozen=True)
@@ -331,9 +333,13 @@ def with_pairs(X: Floats, neighbors: Neighbors) -> Neighbors:
 
 
 def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Blocks of nodes with the squared distances among their neighbours, so that memory does not grow with n."""
-    for start in range(0, neighbors.n, _PAIR_BLOCK):
-        rows = slice(start, min(start + _PAIR_BLOCK, neighbors.n))
+    """Blocks of nodes with the squared distances among their neighbours, so that memory does not grow with n.
+
+    A block keeps every thread busy and is no larger than that: 7 MB with two threads and k = 30.
+    """
+    step = max(1, min(_TASKS * CHUNK * numba.get_num_threads(), 2 * _PAIRS // neighbors.k**2))
+    for start in range(0, neighbors.n, step):
+        rows = slice(start, min(start + step, neighbors.n))
         if neighbors.pairs is not None:
             yield rows, neighbors.pairs[rows]
         else:

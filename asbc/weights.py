@@ -121,15 +121,19 @@ def row_weights(
         weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
     if choice.reweight is not None and fitted.reweight is not None:
         weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
+    warn_of_empty_rows(weights)
+    return weights
+
+
+def warn_of_empty_rows(weights: Matrix) -> None:
     empty = int((weights.sum(axis=1) == 0).sum())
     if empty:
         warnings.warn(
-            f"{empty} of {neighbors.n} nodes have no neighbour with weight: at their bandwidth the kernel is zero "
+            f"{empty} of {len(weights)} nodes have no neighbour with weight: at their bandwidth the kernel is zero "
             "in double precision. A larger bandwidth gives them neighbours.",
             EmptyRowWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return weights
 
 
 def normalize_weights(weights: Matrix) -> Matrix:

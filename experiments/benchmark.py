@@ -28,6 +28,7 @@ import asbc
 from asbc.bandwidth import _grid
 from asbc.dimension import subset_sizes
 from asbc.kernels import criterion
+from asbc.graph import local_rows
 from asbc.neighbors import with_pairs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,22 +236,19 @@ def growth(report, small, large, d=64):
         X = surface(n, d, pieces=n // 100)
         return X, asbc.search_neighbors(X, 30)
 
-    def at_once(X, neighbors):  # as GraphBuilder works: distances within neighbourhoods held for all nodes
-        shared = with_pairs(X, neighbors)
-        choice = asbc.SpectralBandwidth().select(X, shared, asbc.dim_mst(X, shared))
-        asbc.to_graph(shared, asbc.nnk_weights(X, shared, choice.sigma))
+    def together(X, neighbors):  # as GraphBuilder and asbc-build work: block by block, all steps on a block
+        _, _, rows = local_rows(
+            X, neighbors, asbc.SpectralBandwidth(), lambda block: asbc.dim_mst(None, block), "nnk", 6
+        )
+        asbc.to_graph(neighbors, rows)
 
-    def in_blocks(X, neighbors):  # as asbc-build works
-        rows = []
-        for start in range(0, neighbors.n, 4096):
-            block = with_pairs(X, neighbors.rows(start, min(start + 4096, neighbors.n)))
-            choice = asbc.SpectralBandwidth().select(None, block, asbc.dim_mst(None, block))
-            rows.append(asbc.nnk_weights(None, block, choice.sigma))
-        asbc.to_graph(neighbors, np.concatenate(rows))
+    def one_by_one(X, neighbors):  # as one calls the functions: step by step, all nodes at each step
+        choice = asbc.SpectralBandwidth().select(X, neighbors, asbc.dim_mst(X, neighbors))
+        asbc.to_graph(neighbors, asbc.nnk_weights(X, neighbors, choice.sigma))
 
     cases = [prepare(n) for n in (small, large)]
     by = large / small
-    for how, steps in (("all at once", at_once), ("in blocks", in_blocks)):
+    for how, steps in (("by GraphBuilder", together), ("by separate calls", one_by_one)):
         rounds = [[seconds(lambda case=case, steps=steps: steps(*case), 1) for case in cases] for _ in range(4)]
         times = np.min(rounds, axis=0)
         peaks = []

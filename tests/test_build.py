@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc import blocks, engine
+from asbc import engine
+from asbc import neighbors as neighbors_module
 from asbc.approximate import OPTIONS
 from asbc.bandwidth import ConstantNeighborhoodWarning
 from asbc.build import BuildError, build_graph
@@ -420,7 +421,7 @@ def test_more_neighbours_than_nodes_are_refused_at_once(path, tmp_path, builder)
 
 def test_many_neighbours_are_taken_in_smaller_pieces(path, tmp_path, monkeypatch):
     build(path, tmp_path / "a")
-    monkeypatch.setattr(blocks, "_PAIRS", 12 * 12 * 40)
+    monkeypatch.setattr(neighbors_module, "_PAIRS", 40 * 12**2 // 2)  # 40 nodes at a time
     build(path, tmp_path / "b")
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 

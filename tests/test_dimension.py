@@ -41,7 +41,7 @@ def test_levina_bickel_and_two_nn_follow_their_formulas(geometry):
 def test_blocks_threads_and_shared_pairs_change_nothing(monkeypatch, geometry):
     X, neighbors, dimension = geometry
     assert np.array_equal(asbc.dim_mst(X, neighbors_module.with_pairs(X, neighbors)), dimension)
-    monkeypatch.setattr(neighbors_module, "_PAIR_BLOCK", 17)
+    monkeypatch.setattr(neighbors_module, "_PAIRS", 17 * 30**2 // 2)  # 17 nodes at a time
     assert np.array_equal(asbc.dim_mst(X, neighbors), dimension)
     threads = numba.get_num_threads()
     numba.set_num_threads(1)

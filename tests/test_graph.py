@@ -75,13 +75,32 @@ def test_builder_is_the_functions_put_together(geometry):
     assert np.array_equal(A.toarray(), builder.graph_.toarray())
 
 
-def test_blocks_and_shared_pairs_change_nothing(monkeypatch, clouds):
-    expected = asbc.GraphBuilder(sharpen=True).fit(clouds[0])
+@pytest.mark.parametrize("rule", [asbc.SpectralBandwidth(refine=True), asbc.Perplexity(), asbc.SelfTuning()], ids=repr)
+def test_blocks_and_shared_pairs_change_nothing(monkeypatch, clouds, rule):
+    expected = asbc.GraphBuilder(bandwidth=rule, sharpen=True).fit(clouds[0])
     monkeypatch.setattr(graph_module, "_SHARED_BYTES", 0)
-    monkeypatch.setattr(neighbors_module, "_PAIR_BLOCK", 13)
-    found = asbc.GraphBuilder(sharpen=True).fit(clouds[0])
+    monkeypatch.setattr(neighbors_module, "_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
+    found = asbc.GraphBuilder(bandwidth=rule, sharpen=True).fit(clouds[0])
     assert np.array_equal(found.graph_.toarray(), expected.graph_.toarray())
     assert np.array_equal(found.bandwidth_.sigma, expected.bandwidth_.sigma)
+
+
+@pytest.mark.parametrize("rule", [asbc.SpectralBandwidth(), asbc.Perplexity(), asbc.Fixed(2.0)], ids=repr)
+def test_coinciding_nodes_are_told_once_and_get_the_same_bandwidth_in_blocks(monkeypatch, clouds, rule):
+    X = clouds[0].copy()
+    X[50:90] = X[50]
+    neighbors = asbc.search_neighbors(X, 30)
+    with warnings.catch_warnings(record=True) as expected_warnings:
+        warnings.simplefilter("always")
+        expected = rule.select(X, neighbors, asbc.dim_mst(X, neighbors))
+    monkeypatch.setattr(neighbors_module, "_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
+    with warnings.catch_warnings(record=True) as found_warnings:
+        warnings.simplefilter("always")
+        found = asbc.GraphBuilder(bandwidth=rule).fit(X)
+    assert np.array_equal(found.bandwidth_.sigma, expected.sigma)
+    assert np.array_equal(found.bandwidth_.effective_rank, expected.effective_rank)
+    assert [str(w.message) for w in found_warnings] == [str(w.message) for w in expected_warnings]
+    assert len(found_warnings) == (0 if isinstance(rule, asbc.Fixed) else 1)
 
 
 @pytest.mark.parametrize("builder", BUILDERS, ids=repr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from asbc.kernels.lanes import LANES, lane_sum, load, splat
+from asbc.kernels.lanes import LANES, fetch, lane_sum, load, splat
 
 CHUNK = 64  # nodes a task: long enough to reuse its workspace, short enough to balance two to a hundred cores
 
@@ -75,18 +75,25 @@ def neighborhood_distances(X, indices):
     d = X.shape[1]
     width = padded(d)
     pairs = k * (k - 1) // 2
+    line = 64 // X.itemsize
     out = np.empty((m, pair_count(k)))
     for chunk in prange((m + CHUNK - 1) // CHUNK):
         # One more row than k, so that an odd k can be walked in twos; what the spare row gives is not kept.
         buffer = np.zeros((k + 1) * width)
         four = np.empty(4)
-        for i in range(chunk * CHUNK, min(m, (chunk + 1) * CHUNK)):
+        last = min(m, (chunk + 1) * CHUNK)
+        for i in range(chunk * CHUNK, last):
             for r in range(k):
                 source = X[indices[i, r]]
                 for t in range(d):
                     buffer[r * width + t] = source[t]
             row = out[i]
             for r in range(0, k, 2):
+                # Rows lie anywhere in memory: those of the next node are on their way while this one is worked on.
+                if i + 1 < last:
+                    for ahead in range(r, min(r + 2, k)):
+                        for t in range(0, d, line):
+                            fetch(X, indices[i + 1, ahead], t)
                 for c in range(0, r + 1, 2):
                     _squared_distances_2x2(buffer, width, r, c, four)
                     if c < r:

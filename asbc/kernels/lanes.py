@@ -83,6 +83,27 @@ def store(typingctx, array, offset, value):
 
 
 @intrinsic
+def fetch(typingctx, array, row, column):
+    """Ask for ``array[row, column]`` of a C-ordered array to be in the cache soon; changes no value."""
+
+    def codegen(context, builder, signature, args):
+        array_type = signature.args[0]
+        if array_type.ndim != 2 or array_type.layout != "C":
+            raise TypingError(f"rows are fetched from C-ordered matrices, not from {array_type}")
+        view = context.make_array(array_type)(context, builder, args[0])
+        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
+        place = builder.add(builder.mul(args[1], width), args[2])
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
+        reading, keep, data = word(0), word(3), word(1)
+        builder.call(function, [builder.bitcast(builder.gep(view.data, [place]), byte), reading, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp), codegen
+
+
+@intrinsic
 def splat(typingctx, value):
     """The same number in every lane."""
 
