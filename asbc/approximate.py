@@ -232,7 +232,14 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     """
     rng = np.random.default_rng([seed, n_lists])
     rows = np.sort(rng.choice(len(X), min(len(X), _TRAINING_ROWS * n_lists), replace=False))
-    sample = np.ascontiguousarray(X[rows], np.float32)
+    sample = X[rows]
+    spread = float(np.abs(sample - sample.mean(axis=0, dtype=float)).max())
+    if spread > 1e15 or 0 < spread < 1e-15:
+        raise ValueError(
+            "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
+            f"got {spread:.3g}. Scale it, or use search='exact'."
+        )
+    sample = np.ascontiguousarray(sample, np.float32)
     centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
     for _ in range(_ROUNDS):
         nearest = search_neighbors(centroids, 1, queries=sample)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from asbc.bandwidth import (
     report_at,
 )
 from asbc.dimension import dim_mst, levina_bickel
+from asbc.engine import BuildError
 from asbc.graph import local_rows, to_graph
 from asbc.graphfile import open_array, read_json, read_part, write_array, write_part
 from asbc.neighbors import Floats, Neighbors
-from asbc.weights import normalize_weights, row_weights, sharpen
+from asbc.weights import count_empty, normalize_weights, row_weights, sharpen
 
 _EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
 # Rules that choose a node's bandwidth from its own neighbours, or from one pass over all distances.
@@ -86,6 +88,11 @@ class Job:
         return open_array(self.converted) if converted(self.plan) else self.source
 
     @functools.cached_property
+    def center(self) -> float:
+        """The median bandwidth, once all are known."""
+        return float(np.median(self.array("filled")))
+
+    @functools.cached_property
     def index(self):
         search, options = self.plan["search"], self.plan["search_options"]
         if search == "ivf":
@@ -105,13 +112,13 @@ class Job:
 
 
 def opened(folder: str) -> Job:
-    """The job of a folder. Maps and index stay open from block to block."""
-    return _opened(folder, os.stat(os.path.join(folder, "plan.json")).st_mtime_ns)
+    """The job of a folder. Maps and index stay open from block to block, until the build is started again."""
+    return _opened(folder, os.stat(os.path.join(folder, "scratch", "source.json")).st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=1)
 def _opened(folder: str, stamp: int) -> Job:
-    return Job(Path(folder))  # the stamp tells a plan that was written anew
+    return Job(Path(folder))  # every start writes that file anew, which the stamp tells
 
 
 def run_block(folder: str, stage: str, block: int) -> None:
@@ -136,7 +143,23 @@ def _check(job: Job, block: int):
         zero = ~job.source[start:stop].any(axis=1)
         if zero.any():
             raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
-    return {"rows": np.array(stop - start)}
+    return {"crc32": np.array(_checksum(job, block))}
+
+
+def _checksum(job: Job, block: int) -> int:
+    start, stop = job.nodes(block)
+    return zlib.crc32(np.ascontiguousarray(job.source[start:stop]).data)
+
+
+def compare_block(folder: str, stage: str, block: int) -> None:
+    """Refuse vectors that have changed since an earlier start checked them: old and new must not meet in one graph."""
+    job = opened(folder)
+    if int(read_part(job.part(stage, block), "crc32")[0]) != _checksum(job, block):
+        start, stop = job.nodes(block)
+        raise BuildError(
+            f"{folder}: the vectors have changed since this build began, somewhere in rows {start} to {stop - 1}. "
+            "Give the new ones another folder, or remove this one."
+        )
 
 
 def _assign(job: Job, block: int):
@@ -190,6 +213,7 @@ def _rows(job: Job, block: int):
         "at_edge": choice.at_edge,
         "dimension": dimension,
         "weights": weights,
+        "empty": np.array(count_empty(weights)),
     }
 
 
@@ -210,8 +234,7 @@ def _directed(job: Job, block: int) -> tuple[NDArray[np.float64], sparse.csr_arr
     indices, distances = read_part(job.part("neighbors", block), "indices", "distances")
     (weights,) = read_part(job.part("rows", block), "weights")
     if job.plan["builder"]["sharpen"] and job.rule is not None:
-        sigma = job.array("filled")
-        weights = sharpen(weights, np.array(sigma[start:stop]), center=float(np.median(sigma)))
+        weights = sharpen(weights, np.array(job.array("filled")[start:stop]), center=job.center)
     graph = to_graph(Neighbors(indices, distances, start), weights, symmetrize=None, n_columns=job.plan["n"])
     weights = normalize_weights(weights)
     return weights, graph

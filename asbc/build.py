@@ -39,7 +39,7 @@ from asbc.bandwidth import (
     anchor,
     fill_constant,
 )
-from asbc.blocks import RULES, Job, converted, opened, run_block
+from asbc.blocks import RULES, Job, compare_block, converted, opened, run_block
 from asbc.engine import BuildError, open_engine
 from asbc.graph import GraphBuilder
 from asbc.graphfile import (
@@ -56,6 +56,7 @@ from asbc.graphfile import (
     write_json,
 )
 from asbc.neighbors import Neighbors, as_vectors, check_k, normalize
+from asbc.weights import EmptyRowWarning, warn_of_empty_rows
 
 BLOCK = 16384
 _QUIET_SECONDS = 20
@@ -146,7 +147,9 @@ def _plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block:
     # A trial on a few points refuses what cannot work now, rather than after hours of search.
     settings = builder.get_params(deep=False)
     small = _for_trial(builder)
-    GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
+        GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
     rule = SpectralBandwidth() if settings.pop("bandwidth") is None else builder.bandwidth
     return {
         "format": FORMAT,
@@ -329,9 +332,10 @@ def _clear_errors(folder: Path) -> Iterator[None]:
 
 def _sweep(folder: Path) -> None:
     """Remove what writers that were killed have left."""
-    for leftover in (folder / "scratch").rglob(".*"):
-        if leftover.is_file():
-            leftover.unlink(missing_ok=True)
+    for place in ("scratch", "graph", "nodes", "rows"):
+        for leftover in (folder / place).rglob(".*"):
+            if leftover.is_file():
+                leftover.unlink(missing_ok=True)
 
 
 # --- the driver -----------------------------------------------------------------------------------------------------
@@ -392,17 +396,21 @@ class _Build:
         blocks = range(self.job.count(stage))
         missing = [block for block in blocks if not self.job.part(stage, block).is_file()]
         self.resumed[stage] = len(blocks) - len(missing)
-        bar = self.bars.add_task(stage, total=len(blocks), completed=len(blocks) - len(missing))
-        with self._timed(stage):
+        self._run(stage, run_block, stage, missing, len(blocks))
+
+    def _run(self, name: str, function, stage: str, blocks: list[int], total: int) -> None:
+        """Call `function` for some of a stage's `total` blocks, with a bar of that name."""
+        bar = self.bars.add_task(name, total=total, completed=total - len(blocks))
+        with self._timed(name):
             start = said = time.perf_counter()
-            for done, _ in enumerate(self.engine.run(run_block, os.fspath(self.folder), stage, missing), 1):
+            for done, _ in enumerate(self.engine.run(function, os.fspath(self.folder), stage, blocks), 1):
                 self.bars.advance(bar)
                 now = time.perf_counter()
                 # A log file has no bars to redraw: a line now and then.
                 if self.show and not self.bars.console.is_terminal and now - said > _QUIET_SECONDS:
                     said = now
-                    left = (now - start) / done * (len(missing) - done)
-                    print(f"{stage}: {done} of {len(missing)} blocks, {left:.0f} s left", file=sys.stderr, flush=True)
+                    left = (now - start) / done * (len(blocks) - done)
+                    print(f"{name}: {done} of {len(blocks)} blocks, {left:.0f} s left", file=sys.stderr, flush=True)
 
     def _once(self, path: Path, make) -> None:
         """Make one array that belongs to no block, unless an earlier start has."""
@@ -410,6 +418,9 @@ class _Build:
             write_array(path, make())
 
     def _prepare(self) -> None:
+        checked = [block for block, path in enumerate(self.job.parts("check")) if path.is_file()]
+        if checked:
+            self._run("compare", compare_block, "check", checked, len(checked))
         self._stage("check")
         if converted(self.plan) and not self.job.converted.is_file():
             with self._timed("convert"):
@@ -441,6 +452,8 @@ class _Build:
             with self._timed("index"):
                 temporary = job.scratch / ".index.faiss"
                 approximate.HNSW.build(job.X, options).save(temporary)
+                with open(temporary, "rb") as file:
+                    os.fsync(file.fileno())
                 os.replace(temporary, job.scratch / "index.faiss")
         elif plan["search"] == "nn_descent":
             with self._timed("index"):
@@ -490,18 +503,12 @@ class _Build:
 
         Their weights do not depend on it: all distances are zero.
         """
-        if self.job.rule is not None:
-            self._once(
-                self.job.scratch / "filled.npy",
-                lambda: fill_constant(
-                    *(
-                        np.concatenate(arrays)
-                        for arrays in zip(
-                            *(read_part(path, "sigma", "constant") for path in self.job.parts("rows")), strict=True
-                        )
-                    )
-                ),
-            )
+        if self.job.rule is None or (self.job.scratch / "filled.npy").is_file():
+            return
+        parts = [read_part(path, "sigma", "constant", "empty") for path in self.job.parts("rows")]
+        warn_of_empty_rows(int(sum(part[2] for part in parts)), self.plan["n"])
+        sigma, constant = (np.concatenate([part[i] for part in parts]) for i in range(2))
+        write_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
 
     def _join(self) -> dict[str, Any]:
         job, plan = self.job, self.plan

@@ -207,11 +207,17 @@ async def _greet(address: str) -> None:
 
 
 def _checked(client, folder: str):
+    from distributed.comm import CommClosedError
+
     try:
         client.wait_for_workers(1, timeout=_WORKER_SECONDS)
     except TimeoutError as error:
         raise EngineError(f"the Dask scheduler has no worker after {_WORKER_SECONDS} s.") from error
-    for address, problem in client.run(_sees, folder, _stamp(folder)).items():
+    try:
+        problems = client.run(_sees, folder, _stamp(folder))
+    except (CommClosedError, asyncio.TimeoutError) as error:
+        raise EngineError(f"the Dask cluster was lost while its workers were checked ({error}).") from error
+    for address, problem in problems.items():
         if problem:
             raise EngineError(
                 f"Dask worker {address} {problem}. All workers need the same folder, vectors and version."

@@ -39,6 +39,7 @@ from asbc.weights import (
     KINDS,
     EmptyRowWarning,
     Matrix,
+    count_empty,
     normalize_weights,
     row_weights,
     sharpen,
@@ -119,7 +120,7 @@ def local_rows(
     dimensions, choices = [], []
     weights = np.empty((neighbors.n, neighbors.k))
     with warnings.catch_warnings():
-        # Said once for all nodes rather than block by block.
+        # For the caller to say once for all nodes, rather than block by block.
         warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
         warnings.simplefilter("ignore", EmptyRowWarning)
         for rows, pairs in neighborhoods(X, neighbors):
@@ -127,7 +128,6 @@ def local_rows(
             dimensions.append(dimension_of(block))
             choices.append(rule.select(None, block, dimensions[-1]))
             weights[rows] = row_weights(kind, None, block, choices[-1], k_min=k_min, fitted=fitted)
-    warn_of_empty_rows(weights)
     return np.concatenate(dimensions), joined(choices), weights
 
 
@@ -232,6 +232,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
                 X, neighbors, rule, lambda block: self._dimension_of(None, block), self.weights, self.k_min, fitted
             )
             choice = replace(choice, sigma=fill_constant(choice.sigma, constant_nodes(rule, neighbors)))
+            warn_of_empty_rows(count_empty(rows), neighbors.n)
         else:
             if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES:
                 neighbors = with_pairs(X, neighbors)

@@ -121,15 +121,18 @@ def row_weights(
         weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
     if choice.reweight is not None and fitted.reweight is not None:
         weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
-    warn_of_empty_rows(weights)
+    warn_of_empty_rows(count_empty(weights), neighbors.n)
     return weights
 
 
-def warn_of_empty_rows(weights: Matrix) -> None:
-    empty = int((weights.sum(axis=1) == 0).sum())
+def count_empty(weights: Matrix) -> int:
+    return int((weights.sum(axis=1) == 0).sum())
+
+
+def warn_of_empty_rows(empty: int, n: int) -> None:
     if empty:
         warnings.warn(
-            f"{empty} of {len(weights)} nodes have no neighbour with weight: at their bandwidth the kernel is zero "
+            f"{empty} of {n} nodes have no neighbour with weight: at their bandwidth the kernel is zero "
             "in double precision. A larger bandwidth gives them neighbours.",
             EmptyRowWarning,
             stacklevel=3,

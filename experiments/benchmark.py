@@ -27,8 +27,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 import asbc
 from asbc.bandwidth import _grid
 from asbc.dimension import subset_sizes
-from asbc.kernels import criterion
 from asbc.graph import local_rows
+from asbc.kernels import criterion
 from asbc.neighbors import with_pairs
 
 ROOT = Path(__file__).resolve().parents[1]

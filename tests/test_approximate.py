@@ -222,6 +222,12 @@ def test_a_missing_library_is_named(X, monkeypatch, search, library):
         search_neighbors(X, 12, search=search)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e20, 1e60])
+def test_lists_refuse_numbers_whose_squares_single_precision_cannot_hold(X, scale):
+    with pytest.raises(ValueError, match=r"X must spread between 1e-15 and 1e15 for search='ivf'.*Scale it"):
+        asbc.search_neighbors(X.astype(float) * scale, 10, search="ivf")
+
+
 def test_recall_counts_equal_distances_as_found():
     found = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 4.0]])
     exact = np.array([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]])

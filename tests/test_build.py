@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import asbc
+from asbc import build as build_module
 from asbc import engine
 from asbc import neighbors as neighbors_module
 from asbc.approximate import OPTIONS
@@ -335,6 +336,48 @@ def test_one_changed_row_is_noticed(path, tmp_path):
     np.save(tmp_path / "other.npy", changed)
     with pytest.raises(BuildError, match="the vectors have changed"):
         build(tmp_path / "other.npy", tmp_path / "g")
+
+
+def test_vectors_that_change_during_a_build_are_noticed_wherever_they_do(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_module, "_CHECKED_ROWS", 2)  # the plan alone must not notice
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module._Build, "_between_rows_and_graph", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(path, tmp_path / "g")
+    changed = np.load(path)
+    changed[401, 3] += 1
+    np.save(tmp_path / "other.npy", changed)
+    with pytest.raises(BuildError, match="vectors have changed since this build began, somewhere in rows 300 to 449"):
+        build(tmp_path / "other.npy", tmp_path / "g")
+    build(path, tmp_path / "g")
+    build(path, tmp_path / "h")
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "h")
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_what_a_killed_writer_left_is_removed(path, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module._Build, "_between_rows_and_graph", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(path, tmp_path / "g")
+    for name in ("scratch/rows/.000001.npz.0f", "graph/.data.npy.0f", "rows/.weights.npy.0f"):
+        (tmp_path / "g" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "g" / name).write_bytes(b"half")
+    build(path, tmp_path / "g")
+    assert not list((tmp_path / "g").rglob(".*"))
+
+
+def test_rows_without_weight_are_told_once(path, tmp_path):
+    builder = asbc.GraphBuilder(k_cand=12, weights="gaussian", bandwidth=asbc.Fixed(1e-3))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        build(path, tmp_path / "g", builder)
+    with pytest.warns(asbc.EmptyRowWarning) as expected:
+        builder.fit(np.load(path))
+    assert [str(w.message) for w in told if w.category is asbc.EmptyRowWarning] == [str(expected[0].message)]
 
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "gone", "manifest"])
