@@ -17,7 +17,7 @@ GROUP = 4096
 WAVES = 24  # curved features a piece
 
 
-def make_pieces(d: int, n_pieces: int, seed: int) -> list[tuple[np.ndarray, ...]]:
+def make_pieces(d: int, n_pieces: int, seed: int, spacing: float = 1.0) -> list[tuple[np.ndarray, ...]]:
     """Frequencies, phases, amplitudes and centre of each piece; its dimension is the number of frequency columns."""
     rng = np.random.default_rng([seed, 0])
     pieces = []
@@ -26,7 +26,7 @@ def make_pieces(d: int, n_pieces: int, seed: int) -> list[tuple[np.ndarray, ...]
         frequencies = rng.normal(size=(WAVES, dimension)) * 1.2
         phases = rng.uniform(0, 2 * np.pi, WAVES)
         amplitudes = rng.normal(size=(WAVES, d)) / np.sqrt(WAVES * d)
-        pieces.append((frequencies, phases, amplitudes, rng.normal(size=d) / np.sqrt(d)))
+        pieces.append((frequencies, phases, amplitudes, spacing * rng.normal(size=d) / np.sqrt(d)))
     return pieces
 
 
@@ -45,9 +45,14 @@ def make_group(pieces, d: int, group: int, seed: int, noise: float) -> tuple[np.
     return rows.astype(np.float32), labels.astype(np.int32)
 
 
-def make_mixture(n: int, d: int = 384, *, n_pieces: int = 200, noise: float = 0.02, seed: int = 0):
-    """All rows at once: (n, d) float32 and labels (n,), for sizes that fit in memory."""
-    pieces = make_pieces(d, n_pieces, seed)
+def make_mixture(
+    n: int, d: int = 384, *, n_pieces: int = 200, noise: float = 0.02, seed: int = 0, spacing: float = 1.0
+):
+    """All rows at once: (n, d) float32 and labels (n,), for sizes that fit in memory.
+
+    `spacing` is how far the centres of pieces lie apart; the pieces themselves have a radius of about 0.7.
+    """
+    pieces = make_pieces(d, n_pieces, seed, spacing)
     groups = [make_group(pieces, d, group, seed, noise) for group in range(-(-n // GROUP))]
     return np.concatenate([g[0] for g in groups])[:n], np.concatenate([g[1] for g in groups])[:n]
 
