@@ -274,26 +274,27 @@ class InvertedLists:
         Part q of the residuals holds lists ``first_lists[q]`` to ``first_lists[q + 1]``.
     parts : p arrays (m, d) float32
         Rows minus their centroid, by position. They may be memory maps.
-    n_probe : int
-        Lists that a query looks at.
+    probes : (n, n_probe) int32
+        The lists that each row of X looks at when it is the query, nearest first.
     """
 
-    def __init__(self, centroids, starts, members, first_lists, parts, n_probe: int):
+    def __init__(self, centroids, starts, members, first_lists, parts, probes):
         self.centroids = centroids
         self.starts = starts
         self.members = members
         self.first_lists = first_lists
         self.parts = parts
-        self.n_probe = n_probe
+        self.probes = probes
 
     @classmethod
     def build(cls, X: Floats, n_lists: int, n_probe: int, seed: int) -> InvertedLists:
         """In memory."""
         centroids = train_centroids(X, n_lists, seed)
-        labels = nearest_lists(centroids, X)
+        probes = nearest_lists(centroids, X, n_probe)
+        labels = probes[:, 0]
         members, starts = file_under(labels, n_lists)
         parts = [residuals(X, centroids, members, labels)]
-        return cls(centroids, starts, members, np.array([0, n_lists]), parts, n_probe)
+        return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
 
     def _list(self, number: int):
         part = int(np.searchsorted(self.first_lists, number, side="right")) - 1
@@ -309,7 +310,8 @@ class InvertedLists:
         Returns rows of X (m, wanted + spare), -1 for none, and their squared distances, infinity for none.
         """
         kept = wanted + _SPARE
-        lists = search_neighbors(self.centroids, self.n_probe, queries=vectors).indices
+        n_probe = self.probes.shape[1]
+        lists = nearest_lists(self.centroids, vectors, n_probe) if rows is None else self.probes[rows]
         threads = get_num_threads()
         # Threads take lists in turn, each with heaps of its own: they never wait for each other.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
@@ -355,7 +357,7 @@ class InvertedLists:
         positions = np.full((len(vectors), kept), -1, np.int64)
         reach = np.zeros(len(vectors))
         for number in range(turn, len(self.centroids), turns):
-            asking = order[ends[number] : ends[number + 1]] // self.n_probe
+            asking = order[ends[number] : ends[number + 1]] // lists.shape[1]
             stored = self._list(number)
             if not len(asking) or not len(stored):
                 continue
@@ -377,19 +379,21 @@ class InvertedLists:
         return values, positions, reach
 
 
-def nearest_lists(centroids: NDArray[np.float32], vectors: Floats) -> Ids:
-    """The list that each vector belongs to: (m,)."""
-    return search_neighbors(centroids, 1, queries=vectors).indices[:, 0]
+def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
+    """The lists whose centroids are nearest to each vector: (m, n_probe). The first is the one it is filed under."""
+    return search_neighbors(centroids, n_probe, queries=vectors).indices.astype(np.int32)
 
 
-def file_under(labels: Ids, n_lists: int) -> tuple[Ids, Ids]:
+def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
     """Rows in order of list and then id (n,), and where each list starts (n_lists + 1,)."""
     members = np.argsort(labels, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
     return members, starts
 
 
-def residuals(X: Floats, centroids: NDArray[np.float32], members: Ids, labels: Ids) -> NDArray[np.float32]:
+def residuals(
+    X: Floats, centroids: NDArray[np.float32], members: Ids, labels: NDArray[np.integer]
+) -> NDArray[np.float32]:
     """The rows `members` of X minus the centroids of their lists; `labels` are those of all rows."""
     out = np.empty((len(members), X.shape[1]), np.float32)
     for start in range(0, len(members), 4096):

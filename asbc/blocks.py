@@ -102,7 +102,7 @@ class Job:
                 self.array("members"),
                 self.array("first_lists"),
                 [open_array(path) for path in self.parts("lists")],
-                options["n_probe"],
+                self.array("probes"),
             )
         if search == "hnsw":
             return approximate.HNSW.open(self.scratch / "index.faiss", options["ef_search"])
@@ -164,14 +164,15 @@ def compare_block(folder: str, stage: str, block: int) -> None:
 
 def _assign(job: Job, block: int):
     start, stop = job.nodes(block)
-    return {"labels": approximate.nearest_lists(job.array("centroids"), job.X[start:stop])}
+    n_probe = job.plan["search_options"]["n_probe"]
+    return {"probes": approximate.nearest_lists(job.array("centroids"), job.X[start:stop], n_probe)}
 
 
 def _lists(job: Job, block: int):
     first, last = job.array("first_lists")[block : block + 2]
     starts, members = job.array("starts"), job.array("members")
     return approximate.residuals(
-        job.X, job.array("centroids"), members[starts[first] : starts[last]], job.array("labels")
+        job.X, job.array("centroids"), members[starts[first] : starts[last]], job.array("probes")[:, 0]
     )
 
 

@@ -288,7 +288,8 @@ def _same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 def _check_space(folder: Path, plan: Mapping[str, Any]) -> None:
     n, d, k = plan["n"], plan["d"], plan["k"]
     copies = (plan["search"] == "ivf") + converted(plan)
-    needed = n * (4 * d * copies + 2 * 20 * k)
+    probes = 2 * 4 * plan["search_options"].get("n_probe", 0)
+    needed = n * (4 * d * copies + probes + 2 * 20 * k)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise BuildError(
@@ -441,9 +442,10 @@ class _Build:
             self._stage("assign")
             with self._timed("order"):
                 if not (job.scratch / "starts.npy").is_file():
-                    labels = np.concatenate([read_part(path, "labels")[0] for path in job.parts("assign")])
-                    members, starts = approximate.file_under(labels, options["n_lists"])
-                    write_array(job.scratch / "labels.npy", labels)
+                    probes = (read_part(path, "probes")[0] for path in job.parts("assign"))
+                    shape = (plan["n"], options["n_probe"])
+                    write_joined(job.scratch / "probes.npy", np.int32, shape, probes)
+                    members, starts = approximate.file_under(job.array("probes")[:, 0], options["n_lists"])
                     write_array(job.scratch / "members.npy", members)
                     write_array(job.scratch / "first_lists.npy", _list_groups(starts, plan["block"]))
                     write_array(job.scratch / "starts.npy", starts)

@@ -18,7 +18,7 @@ from asbc.kernels.topk import keep_smallest
 Floats = NDArray[np.floating]
 
 _STRIP_BYTES = 32 * 2**20  # of the largest temporary that the search holds
-_SPARE = 18  # candidates beyond k, so that rounding in the filter seldom leaves the k nearest in doubt
+_SPARE = 18  # candidates beyond k at most, so that rounding in the filter seldom leaves the k nearest in doubt
 _TASKS = 16  # a thread, in one block of neighbourhoods
 _PAIRS = 2**24  # distances held at once, at most: 128 MB
 
@@ -217,7 +217,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
     n, d = X.shape
     if not len(rows):
         return rows
-    spare = min(wanted + _SPARE, n)
+    spare = min(wanted + min(_SPARE, wanted + 3), n)
     center = X.mean(axis=0, dtype=np.float64)
     # A power of two, so that scaling is exact and single precision neither overflows nor underflows.
     spread = max(_largest_offset(X, center), _largest_offset(Q, center))
