@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
+from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from asbc.kernels.distances import listed_distances
@@ -244,11 +245,15 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     for _ in range(_ROUNDS):
         nearest = search_neighbors(centroids, 1, queries=sample)
         labels = nearest.indices[:, 0]
-        order = np.argsort(labels, kind="stable")
-        present, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
-        sums = np.add.reduceat(sample[order], starts, axis=0, dtype=np.float64)
-        centroids[present] = sums / counts[:, None]
-        empty = np.setdiff1d(np.arange(n_lists), present)
+        counts = np.bincount(labels, minlength=n_lists)
+        sums = np.zeros(centroids.shape)
+        for start in range(0, len(sample), _SIDE):  # few enough rows to stay in the cache
+            tile = sample[start : start + _SIDE]
+            each = np.arange(len(tile))
+            belongs = sparse.csr_array((np.ones(len(tile)), (labels[start + each], each)), shape=(n_lists, len(tile)))
+            sums += belongs @ tile.astype(np.float64)
+        present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+        centroids[present] = sums[present] / counts[present, None]
         if len(empty):  # start again from the rows that are served worst
             farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
             centroids[empty] = sample[farthest[: len(empty)]]

@@ -20,6 +20,7 @@ import json
 from pathlib import Path
 
 D, K, NODES, CORES = 384, 30, 100, 32  # columns, neighbours, machines of the cluster, cores of each
+MEASURED_PROBES, PROBES = 8, 16  # lists that a row looks at: in the measured build, and beyond its size
 DISK = 1e9  # bytes a second that a machine reads from the shared file system
 MEMORY = 256e9  # bytes of a machine, most of them free for the page cache
 
@@ -29,7 +30,10 @@ def core_seconds(build: dict, cores: int, n: float) -> dict[str, float]:
     growth = n / build["n"]
     linear = {"check", "lists", "order", "rows", "transpose", "graph", "join", "train"}
     stages = {name: value for name, value in build["stages"].items() if name != "recall"}
-    return {name: value * cores * growth * (1.0 if name in linear else growth**0.5) for name, value in stages.items()}
+    found = {name: value * cores * growth * (1.0 if name in linear else growth**0.5) for name, value in stages.items()}
+    if growth > 1:
+        found["neighbors"] *= PROBES / MEASURED_PROBES
+    return found
 
 
 def bytes_a_node(edges: float, wide: bool) -> dict[str, float]:
@@ -37,7 +41,7 @@ def bytes_a_node(edges: float, wide: bool) -> dict[str, float]:
     index = 8 if wide else 4
     return {
         "vectors": 4 * D,
-        "lists (scratch)": 4 * D + 16,
+        "lists (scratch)": 4 * D + 8 + 2 * 4 * PROBES,
         "parts (scratch)": K * (16 + 8 + 8) + 24 * edges / 1.5 + 16 * edges + 49,
         "result": K * (index + 16) + 41 + (8 + index) * edges + index,
     }
