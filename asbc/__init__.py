@@ -1,5 +1,6 @@
 """Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
 
+from asbc.approximate import LowRecallWarning
 from asbc.bandwidth import (
     Bandwidth,
     BandwidthChoice,
@@ -39,6 +40,7 @@ __all__ = [
     "Fixed",
     "GraphBuilder",
     "LogLog",
+    "LowRecallWarning",
     "Neighbors",
     "Perplexity",
     "SelfTuning",

@@ -9,6 +9,7 @@ exact search orders them, and a row with too few candidates is searched exactly.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,7 +40,12 @@ _TILE = 65536  # rows of X that exact search looks at together
 _SIDE = 4096  # rows and columns of one product of an inverted list
 _DISTANCES = 2**20  # that are worked out together for rows in doubt
 _TRAINING_ROWS = 32  # a list
+_LEAST_RECALL = 0.9
 _ROUNDS = 8  # of k-means; the lists need to be balanced, not optimal
+
+
+class LowRecallWarning(UserWarning):
+    """Approximate search has missed more than a tenth of the neighbours."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +138,9 @@ def search_approximately(
     rng = np.random.default_rng([seed, len(source)])
     checked = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
     exact = exact_distances(X, np.ascontiguousarray(source[checked]), k, None if queries is not None else checked)[1]
-    return Neighbors(
-        indices,
-        distances,
-        first=0 if queries is None else None,
-        recall=recall_of(distances[checked], exact).value,
-    )
+    recall = recall_of(distances[checked], exact)
+    warn_of_recall(recall, search, settings)
+    return Neighbors(indices, distances, first=0 if queries is None else None, recall=recall.value)
 
 
 def build_index(X: Floats, k: int, search: str, settings: Mapping[str, int], seed: int = 0):
@@ -223,6 +226,16 @@ def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:
     hits = (found <= exact[:, -1:]).mean(axis=1)
     error = float(hits.std(ddof=1) / np.sqrt(len(hits))) if len(hits) > 1 else 0.0
     return Recall(float(hits.mean()), error, len(hits))
+
+
+def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int]) -> None:
+    if recall.value < _LEAST_RECALL:
+        warnings.warn(
+            f"recall is {recall.value:.3f}, measured on {recall.sample} nodes: neighbours are missing from the graph. "
+            f"Look at more, by the options of search={search!r}: {dict(settings)}.",
+            LowRecallWarning,
+            stacklevel=4,
+        )
 
 
 def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:

@@ -467,12 +467,7 @@ class _Build:
             with self._timed("recall"):
                 recall = _measure_recall(job)
                 write_json(job.scratch / "recall.json", asdict(recall))
-                if recall.value < 0.9:
-                    warnings.warn(
-                        f"recall is {recall.value:.3f}, measured on {recall.sample} nodes: neighbours are missing from "
-                        f"the graph. Look at more, by the options of search={plan['search']!r}: {options}.",
-                        stacklevel=5,
-                    )
+                approximate.warn_of_recall(recall, plan["search"], options)
 
     def _between_neighbors_and_rows(self) -> None:
         """Bandwidths that need the distances of all nodes: 8 bytes a node are held."""

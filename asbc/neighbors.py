@@ -162,7 +162,7 @@ def search_neighbors(
     search : {"exact", "ivf", "hnsw", "nn_descent"}
         The others are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
         (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and
-        measure their recall on a sample.
+        measure their recall on a sample; below 0.9 there is a :class:`asbc.LowRecallWarning`.
     **options
         Of approximate search: ``seed``; ``sample``, the nodes that recall is measured on (1000); ``n_lists`` and
         ``n_probe`` of ``"ivf"``; ``links``, ``ef_construction`` and ``ef_search`` of ``"hnsw"``; ``n_trees`` of

@@ -186,6 +186,13 @@ def compare_peers(name, X, labels):
             gap = row[f"{task}_from_knn"]
             scores.append(f"{row[task]:.4f}" + (f" [{gap['low']:+.4f}, {gap['high']:+.4f}]" * (row["method"] != KNN)))
         table.add_row(row["method"], f"{row['seconds']:.2f}", f"{row['edges_a_node']:.1f}", *scores)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", asbc.LowRecallWarning)
+        recall = asbc.search_neighbors(X, K, search="ivf").recall
+    table.caption = f"ivf, with its default of 8 probes, finds {recall:.1%} of the neighbours here"
+    for row in rows:
+        if row["method"].endswith("ivf"):
+            row["recall"] = recall
     console.print(table)
     return rows
 

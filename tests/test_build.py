@@ -130,7 +130,7 @@ def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, sea
 
 
 def test_poor_recall_is_said(path, tmp_path):
-    with pytest.warns(UserWarning, match=r"recall is 0\.\d+, measured on 700 nodes"):
+    with pytest.warns(asbc.LowRecallWarning, match=r"recall is 0\.\d+, measured on 700 nodes"):
         build(path, tmp_path / "g", search="ivf", search_options={"n_lists": 60, "n_probe": 1})
 
 
