@@ -23,6 +23,8 @@ from asbc.neighbors import Floats, Neighbors, as_vectors, neighborhoods, vectors
 
 Vector = NDArray[np.float64]
 
+SMALLEST, LARGEST = 1e-150, 1e150  # bandwidths whose squares are numbers
+
 
 class ConstantNeighborhoodWarning(UserWarning):
     """All neighbours of a node coincide with it, so that any bandwidth gives the same kernel."""
@@ -237,6 +239,8 @@ class SpectralBandwidth(Bandwidth):
         low, high = check_positive(self.low, "low"), check_positive(self.high, "high")
         if low >= high:
             raise ValueError(f"low must be below high; got low={low} and high={high}.")
+        if not isinstance(self.refine, bool | np.bool_):
+            raise TypeError(f"refine must be True or False; got {self.refine!r}.")
         k = neighbors.k
         if k < 2:
             raise ValueError(f"neighbors must have k of at least 2: one neighbour has no kernel to speak of; got {k}.")
@@ -355,6 +359,13 @@ class Fixed(_Global):
         return not isinstance(self.value, str)
 
     def _sigma(self, X, neighbors, dimension):
+        if not isinstance(self.value, str):
+            value = check_positive(self.value, "value")
+            if not SMALLEST <= value <= LARGEST:
+                raise ValueError(
+                    f"value must lie between {SMALLEST:g} and {LARGEST:g}, where its square is a number; got {value}."
+                )
+            return value, False
         if self.value == "mean_knn":
             k = _check_rank_in_row(self.k_mle, neighbors, "k_mle")
             # Where duplicates make that mean vanish, distances above zero take their place.
@@ -362,9 +373,7 @@ class Fixed(_Global):
         if self.value == "median_spectral":
             spectral = SpectralBandwidth() if self.spectral is None else self.spectral
             return float(np.median(spectral._select(X, neighbors, dimension).sigma)), False
-        if isinstance(self.value, str):
-            raise ValueError(f"value must be a positive number, 'mean_knn' or 'median_spectral'; got {self.value!r}.")
-        return check_positive(self.value, "value"), False
+        raise ValueError(f"value must be a positive number, 'mean_knn' or 'median_spectral'; got {self.value!r}.")
 
 
 class _LogLogCurve:

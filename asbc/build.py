@@ -35,7 +35,6 @@ from asbc import approximate
 from asbc.bandwidth import (
     Fixed,
     SelfTuning,
-    SpectralBandwidth,
     anchor,
     fill_constant,
 )
@@ -150,7 +149,8 @@ def _plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
         GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
-    rule = SpectralBandwidth() if settings.pop("bandwidth") is None else builder.bandwidth
+    settings.pop("bandwidth")
+    rule = builder._rule()
     return {
         "format": FORMAT,
         "version": asbc.__version__,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
-from asbc.neighbors import Neighbors, neighborhoods, vectors_for, whole_number
+from asbc.neighbors import Neighbors, check_type, neighborhoods, vectors_for, whole_number
 
 SMALLEST, LARGEST = 1.0, 200.0  # no estimate leaves this range
 
@@ -44,7 +44,7 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
     vectors = vectors_for(X, neighbors)
     if neighbors.k < 8:
         raise ValueError(f"neighbors must have k of at least 8 for a spanning-tree dimension; got {neighbors.k}.")
-    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0)
+    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0, 2**63 - 1)
     sizes = subset_sizes(neighbors.k)
     nodes = _names(neighbors)
     out = np.empty(neighbors.n)
@@ -89,8 +89,7 @@ def levina_bickel(neighbors: Neighbors, k: int = 10) -> NDArray[np.float64]:
     -------
     (n,) float64 within [1, 200]
     """
-    if not isinstance(neighbors, Neighbors):
-        raise TypeError(f"neighbors must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
+    check_type(neighbors)
     k = whole_number(k, "k", 2, neighbors.k, "the neighbours there are")
     near = neighbors.distances[:, : k - 1]
     far = neighbors.distances[:, k - 1 : k]
@@ -113,6 +112,7 @@ def two_nn(neighbors: Neighbors) -> NDArray[np.float64]:
     -------
     (n,) float64 within [1, 200]
     """
+    check_type(neighbors)
     if neighbors.k < 2:
         raise ValueError(f"neighbors must have k of at least 2; got {neighbors.k}.")
     if neighbors.first != 0 or neighbors.indices.max() >= neighbors.n:

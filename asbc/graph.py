@@ -29,6 +29,7 @@ from asbc.neighbors import (
     Neighbors,
     as_vectors,
     check_k,
+    check_type,
     neighborhoods,
     normalize,
     search_neighbors,
@@ -70,6 +71,7 @@ def to_graph(
     -------
     (n, n_columns) CSR array, float64, no explicit zeros, columns sorted
     """
+    check_type(neighbors)
     if symmetrize not in _SYMMETRIES:
         raise ValueError(f"symmetrize must be 'max', 'mean' or None; got {symmetrize!r}.")
     weights = np.asarray(weights, float)
@@ -77,9 +79,23 @@ def to_graph(
         raise ValueError(
             f"weights must have the shape {neighbors.indices.shape} of the neighbours; got {weights.shape}."
         )
+    good = np.isfinite(weights) & (weights >= 0)
+    if not good.all():
+        node = int(np.argmin(good.all(axis=1)))
+        raise ValueError(f"weights must be finite and at least 0; node {node} has {weights[node][~good[node]][0]}.")
     n, k = weights.shape
+    shape = (n, n if n_columns is None else whole_number(n_columns, "n_columns", 1))
+    last = int(neighbors.indices.max(initial=-1))
+    if last >= shape[1]:
+        raise ValueError(
+            f"n_columns must be the number of rows of X, and neighbors refers to row {last}; got {shape[1]}."
+        )
+    if symmetrize and (shape[1] != n or neighbors.first != 0):
+        raise ValueError(
+            f"symmetrize={symmetrize!r} needs the neighbours of all rows of X; these are {n} of {shape[1]} rows, or "
+            "queries. Pass symmetrize=None."
+        )
     rows = normalize_weights(weights)
-    shape = (n, n if n_columns is None else n_columns)
     # 32-bit indices where they suffice: much of scikit-learn takes no others.
     integer = np.int32 if max(2 * n * k, *shape) < 2**31 else np.int64
     starts = np.arange(0, n * k + 1, k, dtype=integer)
@@ -191,7 +207,10 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y=None) -> GraphBuilder:
-        """Build the graph on the rows of `X` (n, d); `y` is ignored."""
+        """Build the graph on the rows of `X` (n, d); `y` is ignored.
+
+        An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
+        """
         self._check_parameters()
         vectors = self._vectors(X, reset=True)
         neighbors = search_neighbors(vectors, check_k(self.k_cand, len(vectors), "k_cand"))
@@ -218,7 +237,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
-        neighbors = search_neighbors(self._X, self.k_cand, queries=queries)
+        neighbors = search_neighbors(self._X, int(self.k_cand), queries=queries)
         _, _, rows = self._rows(self._X, neighbors, fitted=self.bandwidth_)
         return to_graph(neighbors, rows, symmetrize=None, n_columns=len(self._X))
 
@@ -252,10 +271,11 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return levina_bickel(neighbors, k=min(10, neighbors.k))
 
     def _rule(self) -> Bandwidth:
-        return SpectralBandwidth() if self.bandwidth is None else self.bandwidth
+        # The rule's own default, where there are so many neighbours.
+        return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
-        if isinstance(X, np.ndarray) and X.ndim == 1:
+        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
             as_vectors(X)  # says more than scikit-learn would
         # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
         X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
@@ -280,4 +300,4 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         if not isinstance(self.sharpen, bool | np.bool_):
             raise TypeError(f"sharpen must be True or False; got {self.sharpen!r}.")
         if isinstance(self.random_state, int | np.integer):
-            whole_number(self.random_state, "random_state", 0)
+            whole_number(self.random_state, "random_state", 0, 2**63 - 1)

@@ -57,8 +57,7 @@ class Neighbors:
 
     def head(self, k: int) -> Neighbors:
         """The nearest `k` of these neighbours."""
-        if not 1 <= k <= self.k:
-            raise ValueError(f"k must lie between 1 and {self.k}, the neighbours there are; got {k}.")
+        k = whole_number(k, "k", 1, self.k, "the neighbours there are")
         nearest = np.ascontiguousarray(self.indices[:, :k]), np.ascontiguousarray(self.distances[:, :k])
         return Neighbors(*nearest, self.first)
 
@@ -183,11 +182,11 @@ def search_neighbors(
         return search_approximately(X, k, search, queries=Q, **options)
     if queries is None:
         Q = X
-        check_k(k, X.shape[0])
+        k = check_k(k, X.shape[0])
         wanted = k + 1  # the node itself is among the nearest, and is dropped at the end by its id
     else:
         Q = _prepared_queries(queries, X, prepare)
-        wanted = whole_number(k, "k", 1, X.shape[0], "the rows of X")
+        wanted = k = whole_number(k, "k", 1, X.shape[0], "the rows of X")
     Q = Q.astype(X.dtype, copy=False) if Q.dtype.itemsize < X.dtype.itemsize else Q
 
     indices = np.empty((len(Q), k), np.int64)
@@ -286,10 +285,14 @@ def _augmented(X, center, scale, dtype, as_query):
     return out
 
 
-def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
-    """Refuse neighbours that do not belong to `X`; a few nodes are measured again to tell."""
+def check_type(neighbors: Neighbors) -> None:
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"neighbors must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
+
+
+def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
+    """Refuse neighbours that do not belong to `X`; a few nodes are measured again to tell."""
+    check_type(neighbors)
     if neighbors.indices.shape != neighbors.distances.shape or neighbors.indices.ndim != 2:
         raise ValueError(
             "neighbors must have indices and distances of one 2-dimensional shape; "

@@ -10,9 +10,9 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.bandwidth import BandwidthChoice
+from asbc.bandwidth import LARGEST, SMALLEST, BandwidthChoice, check_positive
 from asbc.kernels.nnk import nnk_rows
-from asbc.neighbors import Neighbors, neighborhoods, vectors_for, whole_number
+from asbc.neighbors import Neighbors, check_type, neighborhoods, vectors_for, whole_number
 
 Matrix = NDArray[np.float64]
 
@@ -33,14 +33,23 @@ def check_sigma(sigma: ArrayLike, n: int, name: str = "sigma") -> Matrix:
         values = np.full(n, float(values))
     if values.shape != (n,):
         raise ValueError(f"{name} must be one number or have shape ({n},), one a node; got {values.shape}.")
-    if not (np.isfinite(values) & (values > 0)).all():
-        bad = int(np.argmin(np.isfinite(values) & (values > 0)))
+    good = np.isfinite(values) & (values > 0)
+    if not good.all():
+        bad = int(np.argmin(good))
         raise ValueError(f"{name} must be positive and finite; node {bad} has {values[bad]}.")
+    good = (values >= SMALLEST) & (values <= LARGEST)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise ValueError(
+            f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, where its square is a number; node {bad} has "
+            f"{values[bad]}. Scale X."
+        )
     return values
 
 
 def uniform_weights(neighbors: Neighbors) -> Matrix:
     """Every neighbour counts 1."""
+    check_type(neighbors)
     return np.ones((neighbors.n, neighbors.k))
 
 
@@ -54,11 +63,19 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
         Bandwidths of the rows of X that neighbours point to. If given, ``sigma_i sigma_j`` takes the place of
         ``sigma_i^2``.
     """
+    check_type(neighbors)
     sigma = check_sigma(sigma, neighbors.n)
     if neighbor_sigma is None:
         scale = sigma[:, None] ** 2
     else:
-        scale = sigma[:, None] * np.asarray(neighbor_sigma, float)[neighbors.indices]
+        last = int(neighbors.indices.max(initial=-1))
+        if np.ndim(neighbor_sigma) != 1 or len(np.asarray(neighbor_sigma)) <= last:
+            raise ValueError(
+                f"neighbor_sigma must have one number for each row of X, {last + 1} or more; got shape "
+                f"{np.shape(neighbor_sigma)}."
+            )
+        of_rows = check_sigma(neighbor_sigma, len(np.asarray(neighbor_sigma)), "neighbor_sigma")
+        scale = sigma[:, None] * of_rows[neighbors.indices]
     return np.exp(-(neighbors.distances**2) / (2.0 * scale))
 
 
@@ -114,6 +131,8 @@ def row_weights(
         return uniform_weights(neighbors)
     if choice is None:
         raise ValueError(f"choice is needed for {kind!r} weights: pass what a bandwidth rule selects.")
+    if not isinstance(choice, BandwidthChoice):
+        raise TypeError(f"choice must be asbc.BandwidthChoice, as a rule selects it; got {type(choice).__name__}.")
     fitted = choice if fitted is None else fitted
     if kind == "nnk":
         weights = nnk_weights(X, neighbors, choice.sigma, k_min=k_min)
@@ -141,6 +160,7 @@ def warn_of_empty_rows(empty: int, n: int) -> None:
 
 def normalize_weights(weights: Matrix) -> Matrix:
     """Rows that sum to 1; a row without weight stays empty."""
+    weights = np.asarray(weights, float)
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
 
@@ -153,7 +173,7 @@ def sharpen(weights: ArrayLike, sigma: ArrayLike, *, center: float | None = None
     """
     weights = np.asarray(weights, float)
     sigma = check_sigma(sigma, len(weights))
-    center = float(np.median(sigma)) if center is None else center
+    center = float(np.median(sigma)) if center is None else check_positive(center, "center")
     power = np.clip(center / sigma, 0.2, 2.0)[:, None]
     # Rows are scaled by their largest entry first, so that powers neither overflow nor lose small weights.
     largest = weights.max(axis=1, keepdims=True)

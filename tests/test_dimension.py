@@ -93,7 +93,7 @@ def test_bad_arguments(geometry):
         asbc.dim_mst(X, neighbors.head(7))
     with pytest.raises(ValueError, match="n_rep must be a whole number of at least 1; got 0"):
         asbc.dim_mst(X, neighbors, n_rep=0)
-    with pytest.raises(ValueError, match="seed must be a whole number of at least 0; got -1"):
+    with pytest.raises(ValueError, match="seed must be a whole number from 0 to 9223372036854775807; got -1"):
         asbc.dim_mst(X, neighbors, seed=-1)
     with pytest.raises(ValueError, match="k must be a whole number from 2 to 30"):
         asbc.levina_bickel(neighbors, k=31)

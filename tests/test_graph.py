@@ -228,10 +228,14 @@ def test_read_only_memory_map(tmp_path, clouds):
         ({"weights": "knn"}, ValueError, "weights must be one of 'uniform', 'gaussian', 'nnk'; got 'knn'"),
         ({"k_cand": 7}, ValueError, "k_cand must be a whole number of at least 8; got 7"),
         ({"k_cand": 240}, ValueError, "k_cand=240 neighbours need more than 240 nodes; got n_samples = 240"),
-        ({"k_cand": 9}, ValueError, "k_mle must be a whole number from 1 to 9, the candidates of a node; got 10"),
+        (
+            {"k_cand": 9, "bandwidth": asbc.SpectralBandwidth()},
+            ValueError,
+            "k_mle must be a whole number from 1 to 9, the candidates of a node; got 10",
+        ),
         ({"k_cand": None}, ValueError, "k_cand must be a whole number of at least 8; got None"),
         ({"sharpen": "x"}, TypeError, "sharpen must be True or False; got 'x'"),
-        ({"random_state": -1}, ValueError, "random_state must be a whole number of at least 0; got -1"),
+        ({"random_state": -1}, ValueError, "random_state must be a whole number from 0 to 9223372036854775807; got -1"),
         ({"k_min": 31, "weights": "gaussian"}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"k_min": 31}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
@@ -288,3 +292,58 @@ def test_scikit_learn_accepts_it(estimator, check):
             check(estimator)
     else:
         check(estimator)
+
+
+def test_a_graph_of_some_rows_or_of_queries_needs_its_columns_and_no_symmetry(clouds):
+    X = clouds[0]
+    queries = asbc.search_neighbors(X, 12, queries=X[:20] + 0.1)
+    some = asbc.search_neighbors(X, 12).rows(0, 50)
+    for neighbors in (queries, some):
+        ones = np.ones(neighbors.indices.shape)
+        for symmetrize in ("max", "mean", None):
+            with pytest.raises(ValueError, match="n_columns must be the number of rows of X, and neighbors refers to"):
+                asbc.to_graph(neighbors, ones, symmetrize=symmetrize)
+        with pytest.raises(ValueError, match="symmetrize='max' needs the neighbours of all rows of X"):
+            asbc.to_graph(neighbors, ones, n_columns=240)
+        assert asbc.to_graph(neighbors, ones, symmetrize=None, n_columns=240).shape == (neighbors.n, 240)
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_bad_weights(clouds, bad):
+    neighbors = asbc.search_neighbors(clouds[0], 12)
+    weights = np.ones((240, 12))
+    weights[7, 3] = bad
+    with pytest.raises(ValueError, match="weights must be finite and at least 0; node 7 has"):
+        asbc.to_graph(neighbors, weights)
+    with pytest.raises(TypeError, match=r"neighbors must be asbc\.Neighbors.*got NoneType"):
+        asbc.to_graph(None, weights)
+
+
+def test_whole_numbers_may_be_floats_all_the_way(clouds):
+    X = clouds[0]
+    builder = asbc.GraphBuilder(k_cand=12.0, k_min=2.0).fit(X)
+    assert builder.transform(X[:3]).shape == (3, 240)
+    assert asbc.search_neighbors(X, 5.0).k == asbc.search_neighbors(X, 5.0, queries=X[:3]).k == 5
+
+
+def test_the_fewest_neighbours_need_no_rule_of_their_own(clouds):
+    A = asbc.GraphBuilder(k_cand=8).fit_transform(clouds[0])
+    assert A.nnz > 0
+
+
+@pytest.mark.parametrize("X", [None, [1.0, 2.0], np.zeros((2, 3, 4))], ids=["None", "list", "3-D"])
+def test_what_is_no_matrix_is_named(X):
+    with pytest.raises((TypeError, ValueError), match="X must be"):
+        asbc.GraphBuilder().fit(X)
+
+
+def test_bad_values_of_rules_and_seeds(clouds):
+    X = clouds[0]
+    with pytest.raises(ValueError, match="value must be a positive number"):
+        asbc.GraphBuilder(bandwidth=asbc.Fixed(np.ones(240))).fit(X)
+    with pytest.raises(ValueError, match=r"value must lie between 1e-150 and 1e\+150"):
+        asbc.GraphBuilder(bandwidth=asbc.Fixed(1e-200)).fit(X)
+    with pytest.raises(TypeError, match="refine must be True or False; got 'no'"):
+        asbc.GraphBuilder(bandwidth=asbc.SpectralBandwidth(refine="no")).fit(X)
+    with pytest.raises(ValueError, match="random_state must be a whole number from 0 to 9223372036854775807"):
+        asbc.GraphBuilder(random_state=2**64).fit(X)

@@ -31,6 +31,21 @@ def test_nnk_is_optimal_on_every_node(geometry, choice, factor):
         assert twins.nnk_objective(K, b, W[i]) <= twins.nnk_objective(K, b, twins.nnk(K, b)) + 1e-8
 
 
+@pytest.mark.parametrize("seed", [5, 21, 30, 33])
+def test_nnk_is_optimal_among_near_duplicates(seed):
+    """Neighbours that differ by the rounding of single precision: kernel rows all but dependent."""
+    rng = np.random.default_rng(seed)
+    d, jitter = int(rng.integers(1, 30)), 10 ** rng.uniform(-8, -6.5)
+    sigma = 10 ** rng.uniform(-0.3, 1.0) * np.sqrt(d / 8)
+    X = np.repeat(rng.normal(size=(60, d)), 4, axis=0)
+    X += jitter * rng.normal(size=X.shape)
+    neighbors = asbc.search_neighbors(X, 15)
+    W = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
+    for i in range(neighbors.n):
+        K, b = twins.nnk_problem(X, neighbors.indices[i], neighbors.distances[i], sigma)
+        assert twins.kkt_residual(K, b, W[i]) < 1e-8
+
+
 def test_k_min_adds_the_nearest_with_their_kernel_weight(geometry, choice):
     X, neighbors, _ = geometry
     sigma = 3 * choice.sigma
@@ -121,3 +136,17 @@ def test_other_bad_arguments(geometry, choice):
         asbc.row_weights("knn", X, neighbors, choice)
     with pytest.raises(ValueError, match="choice is needed for 'nnk' weights"):
         asbc.row_weights("nnk", X, neighbors, None)
+    with pytest.raises(TypeError, match=r"choice must be asbc\.BandwidthChoice.*got Neighbors"):
+        asbc.row_weights("nnk", X, neighbors, neighbors)
+    with pytest.raises(ValueError, match=r"sigma must lie between 1e-150 and 1e\+150.*node 0 has 1e-200"):
+        asbc.nnk_weights(X, neighbors, 1e-200)
+    for bad in (2.0, np.ones(3)):
+        with pytest.raises(ValueError, match="neighbor_sigma must have one number for each row of X, 240 or more"):
+            asbc.gaussian_weights(neighbors, 1.0, neighbor_sigma=bad)
+    with pytest.raises(ValueError, match=r"neighbor_sigma must be positive and finite; node 0 has -1\.0"):
+        asbc.gaussian_weights(neighbors, 1.0, neighbor_sigma=-np.ones(240))
+    with pytest.raises(ValueError, match="center must be a positive number; got -1"):
+        asbc.sharpen(np.ones((240, 30)), 1.0, center=-1)
+    for call in (asbc.uniform_weights, lambda n: asbc.gaussian_weights(n, 1.0)):
+        with pytest.raises(TypeError, match=r"neighbors must be asbc\.Neighbors.*got NoneType"):
+            call(None)
