@@ -8,6 +8,7 @@ exact search orders them, and a row with too few candidates is searched exactly.
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.topk import keep_smallest_of
-from asbc.neighbors import Floats, Neighbors, check_k, search_neighbors
+from asbc.neighbors import Floats, Neighbors, check_k, largest_offset, search_neighbors
 
 Ids = NDArray[np.int64]
 
@@ -39,7 +40,7 @@ _SPARE = 8  # candidates beyond those wanted: single precision may misplace the 
 _TILE = 65536  # rows of X that exact search looks at together
 _SIDE = 4096  # rows and columns of one product of an inverted list
 _DISTANCES = 2**20  # that are worked out together for rows in doubt
-_TRAINING_ROWS = 32  # a list
+TRAINING_ROWS = 32  # a list
 _LEAST_RECALL = 0.9
 _ROUNDS = 8  # of k-means; the lists need to be balanced, not optimal
 
@@ -245,9 +246,9 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     result: two machines of a cluster, or a build that was interrupted, must agree on the lists.
     """
     rng = np.random.default_rng([seed, n_lists])
-    rows = np.sort(rng.choice(len(X), min(len(X), _TRAINING_ROWS * n_lists), replace=False))
+    rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS * n_lists), replace=False))
     sample = X[rows]
-    spread = float(np.abs(sample - sample.mean(axis=0, dtype=float)).max())
+    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
     if spread > 1e15 or 0 < spread < 1e-15:
         raise ValueError(
             "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
@@ -446,7 +447,14 @@ class HNSW:
         return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + _SPARE)[1], None
 
     def save(self, path: Path) -> None:
-        import_faiss().write_index(self._index, os.fspath(path))
+        try:
+            import_faiss().write_index(self._index, os.fspath(path))
+        except RuntimeError as error:
+            path.unlink(missing_ok=True)
+            for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # which faiss gives as text
+                if os.strerror(number) in str(error):
+                    raise OSError(number, os.strerror(number), os.fspath(path)) from error
+            raise
 
     @classmethod
     def open(cls, path: Path, ef_search: int) -> HNSW:

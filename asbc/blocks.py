@@ -30,10 +30,11 @@ from asbc.bandwidth import (
 from asbc.dimension import dim_mst, levina_bickel
 from asbc.engine import BuildError
 from asbc.graph import local_rows, to_graph
-from asbc.graphfile import open_array, read_json, read_part, write_array, write_part
+from asbc.graphfile import GraphFileError, open_array, read_json, read_part, write_array, write_part
 from asbc.neighbors import Floats, Neighbors
 from asbc.weights import count_empty, normalize_weights, row_weights, sharpen
 
+_MADE_ANEW = "Remove it and start again, and it is made anew."
 _EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
 # Rules that choose a node's bandwidth from its own neighbours, or from one pass over all distances.
 RULES: dict[str, type[Bandwidth]] = {rule.__name__: rule for rule in (SpectralBandwidth, Perplexity, SelfTuning, Fixed)}
@@ -76,7 +77,7 @@ class Job:
         return start, min(start + self.plan["block"], self.plan["n"])
 
     def array(self, name: str) -> NDArray:
-        return open_array(self.scratch / f"{name}.npy")
+        return _open_part(self.scratch / f"{name}.npy")
 
     @functools.cached_property
     def source(self) -> NDArray:
@@ -101,14 +102,25 @@ class Job:
                 self.array("starts"),
                 self.array("members"),
                 self.array("first_lists"),
-                [open_array(path) for path in self.parts("lists")],
+                [_open_part(path) for path in self.parts("lists")],
                 self.array("probes"),
             )
         if search == "hnsw":
-            return approximate.HNSW.open(self.scratch / "index.faiss", options["ef_search"])
+            path = self.scratch / "index.faiss"
+            try:
+                return approximate.HNSW.open(path, options["ef_search"])
+            except RuntimeError as error:
+                raise GraphFileError(f"{path}: damaged ({error}). {_MADE_ANEW}") from error
         if search == "nn_descent":
             return approximate.Listed(self.array("candidates"))
         return None
+
+
+def _open_part(path: Path, dtype: Any = None) -> NDArray:
+    try:
+        return open_array(path, dtype)
+    except GraphFileError as error:
+        raise GraphFileError(f"{error} {_MADE_ANEW}") from error
 
 
 def opened(folder: str) -> Job:
@@ -258,7 +270,7 @@ def _graph(job: Job, block: int):
     if symmetrize:
         found = []
         for path in job.parts("transpose"):
-            edges = open_array(path, _EDGE)
+            edges = _open_part(path, _EDGE)
             first, last = np.searchsorted(edges["column"], [start, stop])
             found.append(np.array(edges[first:last]))
         back = np.concatenate(found)

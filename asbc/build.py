@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import resource
 import shutil
@@ -107,20 +108,25 @@ def build_graph(
     """
     folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
     plan = _plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
-        with _clear_errors(folder):
-            local_source = _local_copy(os.fspath(source), folder)
+    if not _is_url(source) and not Path(source).exists():
+        raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"{folder}: a file; the build needs a folder of its own.")
+    with _clear_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _clear_errors(folder), _locked(folder):
+        local_source = _local_copy(os.fspath(source), folder)
         vectors_path, labels = find_vectors(local_source)
         vectors = open_array(vectors_path, **labels)
         plan |= _shape_of(vectors, vectors_path, plan)
-        if (folder / "manifest.json").is_file():
-            _same_plan(folder, plan)
-            return _finished(folder)
         if (folder / "plan.json").is_file():
             _same_plan(folder, plan)
+            if (folder / "manifest.json").is_file():
+                return _finished(folder)
         else:
-            strangers = [entry.name for entry in folder.iterdir() if entry.name not in ("build.lock", "source")]
+            # A start that was killed as it wrote its plan has left no more than that behind.
+            names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
+            strangers = [name for name in names if name not in ("build.lock", "source")]
             if strangers:
                 raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
             _check_space(folder, plan)
@@ -128,7 +134,7 @@ def build_graph(
         # Where the vectors are may change between starts, so it is not part of the plan.
         write_json(folder / "scratch" / "source.json", {"path": os.fspath(vectors_path.resolve())})
         _sweep(folder)
-        with _clear_errors(folder), open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
+        with open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
             return _Build(folder, plan, run, progress).finish()
 
 
@@ -194,6 +200,7 @@ def _finished(folder: Path) -> dict[str, Any]:
         raise BuildError(
             f"{error} The build had finished, and its parts are gone: remove {folder} and build it anew."
         ) from error
+    shutil.rmtree(folder / "scratch", ignore_errors=True)  # a kill may have come just before that
     return manifest
 
 
@@ -208,14 +215,19 @@ def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
         raise FileNotFoundError(f"{source}: a folder without manifest.json is not an entry of the embedding store.")
     manifest = read_json(manifest_path)
     try:
-        return source / "vectors.npy", {"dtype": str(manifest["dtype"]), "shape": tuple(manifest["shape"])}
+        dtype = np.dtype(str(manifest["dtype"]))
+        return source / "vectors.npy", {"dtype": dtype, "shape": tuple(manifest["shape"])}
     except (KeyError, TypeError) as error:
         raise GraphFileError(f"{manifest_path}: has no dtype and shape ({error}).") from error
 
 
+def _is_url(source: str | os.PathLike) -> bool:
+    return "://" in os.fspath(source)
+
+
 def _local_copy(source: str, folder: Path) -> Path:
     """`source` as a path of this file system; a URL is copied into the build's folder once."""
-    if "://" not in source:
+    if not _is_url(source):
         return Path(source)
     try:
         import fsspec
@@ -244,7 +256,7 @@ def _local_copy(source: str, folder: Path) -> Path:
     except Exception as error:  # every file system of fsspec has errors of its own
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             raise
-        raise BuildError(f"{source}: cannot be read ({error}).") from error
+        raise BuildError(f"{source}: cannot be read ({type(error).__name__}: {error}).") from error
     copy.unlink(missing_ok=True)
     write_json(origin, {"url": source})
     os.replace(arrived, copy)
@@ -258,6 +270,8 @@ def _shape_of(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str
     if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
         raise TypeError(f"{path}: must be float16, float32 or float64; got {vectors.dtype}.")
     n, d = vectors.shape
+    if d == 0:
+        raise ValueError(f"{path}: must have at least one column; got shape {vectors.shape}.")
     k = check_k(plan["builder"]["k_cand"], n, "k_cand")
     options = approximate.check_search(plan["search"], n, plan["search_options"])
     checksum = 0
@@ -277,9 +291,13 @@ def _shape_of(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str
 def _same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     stored = read_json(folder / "plan.json")
     for key in sorted(stored.keys() | plan.keys()):
-        if stored.get(key) != plan.get(key):
-            what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {stored.get(key)!r}"
-            now = "" if key == "vectors_crc32" else f" and is now {plan.get(key)!r}"
+        before, after = stored.get(key), plan.get(key)
+        if before != after:
+            if isinstance(before, dict) and isinstance(after, dict):  # what of it differs
+                key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
+                before, after = before.get(key), after.get(key)
+            what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {before!r}"
+            now = "" if key == "vectors_crc32" else f" and is now {after!r}"
             raise BuildError(
                 f"{folder}: holds a build with other settings: {what}{now}. Give this one another folder, or remove it."
             )
@@ -288,8 +306,13 @@ def _same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 def _check_space(folder: Path, plan: Mapping[str, Any]) -> None:
     n, d, k = plan["n"], plan["d"], plan["k"]
     copies = (plan["search"] == "ivf") + converted(plan)
-    probes = 2 * 4 * plan["search_options"].get("n_probe", 0)
-    needed = n * (4 * d * copies + probes + 2 * 20 * k)
+    options = plan["search_options"]
+    index = {
+        "ivf": 2 * 4 * options.get("n_probe", 0),
+        "hnsw": 4 * d + 8 * options.get("links", 0),
+        "nn_descent": 4 * k,
+    }
+    needed = n * (4 * d * copies + index.get(plan["search"], 0) + 2 * 20 * k)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise BuildError(
@@ -333,10 +356,11 @@ def _clear_errors(folder: Path) -> Iterator[None]:
 
 def _sweep(folder: Path) -> None:
     """Remove what writers that were killed have left."""
-    for place in ("scratch", "graph", "nodes", "rows"):
-        for leftover in (folder / place).rglob(".*"):
-            if leftover.is_file():
-                leftover.unlink(missing_ok=True)
+    own = (folder.glob(f".{name}.json.*") for name in ("plan", "manifest", "timing"))
+    places = itertools.chain(*own, *((folder / name).rglob(".*") for name in ("scratch", "graph", "nodes", "rows")))
+    for leftover in places:
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)
 
 
 # --- the driver -----------------------------------------------------------------------------------------------------
@@ -367,7 +391,7 @@ class _Build:
             if self.plan["builder"]["symmetrize"]:
                 self._stage("transpose")
             self._stage("graph")
-            with self._timed("join"):
+            with self._step("join"):
                 manifest = self._join()
         own = resource.getrusage(resource.RUSAGE_SELF)
         write_json(
@@ -413,6 +437,14 @@ class _Build:
                     left = (now - start) / done * (len(blocks) - done)
                     print(f"{name}: {done} of {len(blocks)} blocks, {left:.0f} s left", file=sys.stderr, flush=True)
 
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        """Work that is not cut into blocks: a bar that says no more than that it goes on."""
+        bar = self.bars.add_task(name, total=None)
+        with self._timed(name):
+            yield
+        self.bars.update(bar, total=1, completed=1)
+
     def _once(self, path: Path, make) -> None:
         """Make one array that belongs to no block, unless an earlier start has."""
         if not path.is_file():
@@ -424,7 +456,7 @@ class _Build:
             self._run("compare", compare_block, "check", checked, len(checked))
         self._stage("check")
         if converted(self.plan) and not self.job.converted.is_file():
-            with self._timed("convert"):
+            with self._step("convert"):
                 shape = (self.plan["n"], self.plan["d"])
                 dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
                 prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
@@ -434,14 +466,15 @@ class _Build:
         job, plan = self.job, self.plan
         options, seed = plan["search_options"], plan["builder"]["random_state"]
         if plan["search"] == "ivf":
-            with self._timed("train"):
+            with self._step("train"):
                 self._once(
                     job.scratch / "centroids.npy",
                     lambda: approximate.train_centroids(job.X, options["n_lists"], seed),
                 )
             self._stage("assign")
-            with self._timed("order"):
-                if not (job.scratch / "starts.npy").is_file():
+            with self._step("order"):
+                names = ("probes", "members", "first_lists", "starts")
+                if not all((job.scratch / f"{name}.npy").is_file() for name in names):
                     probes = (read_part(path, "probes")[0] for path in job.parts("assign"))
                     shape = (plan["n"], options["n_probe"])
                     write_joined(job.scratch / "probes.npy", np.int32, shape, probes)
@@ -451,20 +484,20 @@ class _Build:
                     write_array(job.scratch / "starts.npy", starts)
             self._stage("lists")
         elif plan["search"] == "hnsw" and not (job.scratch / "index.faiss").is_file():
-            with self._timed("index"):
+            with self._step("index"):
                 temporary = job.scratch / ".index.faiss"
                 approximate.HNSW.build(job.X, options).save(temporary)
                 with open(temporary, "rb") as file:
                     os.fsync(file.fileno())
                 os.replace(temporary, job.scratch / "index.faiss")
         elif plan["search"] == "nn_descent":
-            with self._timed("index"):
+            with self._step("index"):
                 self._once(
                     job.scratch / "candidates.npy",
                     lambda: approximate.nn_descent_candidates(job.X, plan["k"], options["n_trees"], seed),
                 )
         if plan["search"] != "exact" and not (job.scratch / "recall.json").is_file():
-            with self._timed("recall"):
+            with self._step("recall"):
                 recall = _measure_recall(job)
                 write_json(job.scratch / "recall.json", asdict(recall))
                 approximate.warn_of_recall(recall, plan["search"], options)

@@ -219,7 +219,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
     spare = min(wanted + min(_SPARE, wanted + 3), n)
     center = X.mean(axis=0, dtype=np.float64)
     # A power of two, so that scaling is exact and single precision neither overflows nor underflows.
-    spread = max(_largest_offset(X, center), _largest_offset(Q, center))
+    spread = max(largest_offset(X, center), largest_offset(Q, center))
     if spread > 1e140 or 0 < spread < 1e-140:
         raise ValueError(
             f"X must spread between 1e-140 and 1e140, where squared distances are numbers; got {spread:.3g}. Scale it."
@@ -270,7 +270,7 @@ def _steps(X):
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
-def _largest_offset(X, center):
+def largest_offset(X, center):
     return max(float(np.abs(X[rows] - center).max()) for rows in _steps(X))
 
 

@@ -19,6 +19,8 @@ import argparse
 import json
 from pathlib import Path
 
+from asbc.approximate import TRAINING_ROWS, check_search
+
 D, K, NODES, CORES = 384, 30, 100, 32  # columns, neighbours, machines of the cluster, cores of each
 MEASURED_PROBES, PROBES = 8, 16  # lists that a row looks at: in the measured build, and beyond its size
 DISK = 1e9  # bytes a second that a machine reads from the shared file system
@@ -36,12 +38,12 @@ def core_seconds(build: dict, cores: int, n: float) -> dict[str, float]:
     return found
 
 
-def bytes_a_node(edges: float, wide: bool) -> dict[str, float]:
+def bytes_a_node(edges: float, wide: bool, probes: int) -> dict[str, float]:
     """`edges` are those of the finished graph; before symmetrising there are about as many as NNK keeps."""
     index = 8 if wide else 4
     return {
         "vectors": 4 * D,
-        "lists (scratch)": 4 * D + 8 + 2 * 4 * PROBES,
+        "lists (scratch)": 4 * D + 8 + 2 * 4 * probes,
         "parts (scratch)": K * (16 + 8 + 8) + 24 * edges / 1.5 + 16 * edges + 49,
         "result": K * (index + 16) + 41 + (8 + index) * edges + index,
     }
@@ -53,7 +55,9 @@ def short(value: float) -> str:
 
 def describe(build: dict, cores: int, n: int) -> dict[str, str]:
     stages = core_seconds(build, cores, n)
-    sizes = bytes_a_node(build["edges_a_node"], wide=n * build["edges_a_node"] >= 2**31)
+    probes = MEASURED_PROBES if n == build["n"] else PROBES
+    sizes = bytes_a_node(build["edges_a_node"], wide=n * build["edges_a_node"] >= 2**31, probes=probes)
+    n_lists = check_search("ivf", n, {})["n_lists"]
     total = sum(stages.values())
     search = sum(stages.get(name, 0.0) for name in ("train", "assign", "order", "lists", "neighbors"))
     serial = {"train", "order", "join"}
@@ -66,11 +70,11 @@ def describe(build: dict, cores: int, n: int) -> dict[str, str]:
     read = (lists + n * sizes["vectors"]) * NODES
     text = {
         "nodes": f"{n:,}",
-        "inverted lists": f"{2 * n**0.5:,.0f} of {n**0.5 / 2:,.0f} rows",
+        "inverted lists": f"{n_lists:,} of {n / n_lists:,.0f} rows",
         "vectors": f"{short(n * sizes['vectors'] / 1e9)} GB",
         "scratch at most": f"{short(n * (sizes['lists (scratch)'] + sizes['parts (scratch)']) / 1e9)} GB",
         "result": f"{short(n * sizes['result'] / 1e9)} GB",
-        "memory of the driver": f"{short(n * 40 / 1e9)} GB",
+        "memory of the driver": f"{short((n * 40 + TRAINING_ROWS * n_lists * 4 * D) / 1e9)} GB",
         "search": f"{short(search / hours)} core-hours",
         "dimension + sigma + NNK": f"{short(stages['rows'] / hours)} core-hours",
         "all stages": f"{short(total / hours)} core-hours",

@@ -370,6 +370,67 @@ def test_what_a_killed_writer_left_is_removed(path, tmp_path, monkeypatch):
     assert not list((tmp_path / "g").rglob(".*"))
 
 
+def test_a_kill_as_the_plan_is_written_or_before_scratch_is_removed_costs_nothing(path, tmp_path):
+    folder = tmp_path / "g"
+    folder.mkdir()
+    (folder / ".plan.json.0f").write_text("{")
+    build(path, folder)
+    assert not list(folder.glob(".*"))
+    (folder / "scratch" / "rows").mkdir(parents=True)
+    build(path, folder)
+    assert not (folder / "scratch").exists()
+
+
+@pytest.mark.parametrize("name", ["probes.npy", "members.npy", "lists/000001.npy", "index.faiss"])
+def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, monkeypatch, name):
+    search = {"search": "hnsw"} if name == "index.faiss" else {"search": "ivf", "search_options": {"n_lists": 20}}
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module._Build, "_between_neighbors_and_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            build(path, tmp_path / "g", **search)
+    file = tmp_path / "g" / "scratch" / name
+    file.write_bytes(file.read_bytes()[:-50])
+    shutil.rmtree(tmp_path / "g" / "scratch" / "neighbors")
+    with pytest.raises(GraphFileError, match=rf"{file.name}.*Remove it and start again, and it is made anew"):
+        build(path, tmp_path / "g", **search)
+    file.unlink()
+    build(path, tmp_path / "g", **search)
+    build(path, tmp_path / "h", **search)
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "h")
+
+
+def test_a_disk_that_fills_up_under_the_index(path, tmp_path):
+    limit = (30_000, resource.RLIM_INFINITY)
+    process = subprocess.run(
+        [*COMMAND, str(path), str(tmp_path / "g"), "--k", "12", "--search", "hnsw"],
+        capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert process.returncode == 1 and b"Finished parts are kept: make room and start again" in process.stderr
+    assert not list((tmp_path / "g" / "scratch").rglob(".*"))
+
+
+def test_odd_places(path, tmp_path):
+    with pytest.raises(BuildError, match="a file; the build needs a folder of its own"):
+        build(path, path)
+    with pytest.raises(FileNotFoundError, match=r"none\.npy: no such file"):
+        build(tmp_path / "none.npy", tmp_path / "g")
+    assert not (tmp_path / "g").exists()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "manifest.json").write_text("{}")
+    with pytest.raises(BuildError, match="not a build of asbc"):
+        build(path, tmp_path / "store")
+    np.save(tmp_path / "empty.npy", np.ones((100, 0), np.float32))
+    with pytest.raises(ValueError, match=r"empty.npy: must have at least one column; got shape \(100, 0\)"):
+        build(tmp_path / "empty.npy", tmp_path / "g")
+
+
+def test_the_setting_that_differs_is_named_alone(path, tmp_path):
+    build(path, tmp_path / "g")
+    with pytest.raises(BuildError, match=r"other settings: k_cand was 12 and is now 13\."):
+        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=13))
+
+
 def test_rows_without_weight_are_told_once(path, tmp_path):
     builder = asbc.GraphBuilder(k_cand=12, weights="gaussian", bandwidth=asbc.Fixed(1e-3))
     with warnings.catch_warnings(record=True) as told:
