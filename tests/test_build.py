@@ -250,7 +250,8 @@ def test_killed_over_and_over(path, tmp_path, reference):
 
 
 def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):
-    process = start(path, tmp_path / "g")
+    # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
+    process = start(path, tmp_path / "g", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     part = tmp_path / "g" / "scratch" / "assign" / "000001.npz"
     wait_for(part.exists, process)
     process.send_signal(signal.SIGINT)

@@ -111,7 +111,13 @@ def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, "-m", "asbc.cli", "samples_per_class=[4]", "trials=2000", f"out={tmp_path}"]
     process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("runs/*/parts/*.parquet")) and time.monotonic() < deadline:
