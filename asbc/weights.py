@@ -68,14 +68,17 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
     if neighbor_sigma is None:
         scale = sigma[:, None] ** 2
     else:
+        of_rows = np.asarray(neighbor_sigma, float)
         last = int(neighbors.indices.max(initial=-1))
-        if np.ndim(neighbor_sigma) != 1 or len(np.asarray(neighbor_sigma)) <= last:
+        if of_rows.ndim != 1 or len(of_rows) <= last:
             raise ValueError(
-                f"neighbor_sigma must have one number for each row of X, {last + 1} or more; got shape "
-                f"{np.shape(neighbor_sigma)}."
+                f"neighbor_sigma must have one number for each row of X, {last + 1} or more; got shape {of_rows.shape}."
             )
-        of_rows = check_sigma(neighbor_sigma, len(np.asarray(neighbor_sigma)), "neighbor_sigma")
-        scale = sigma[:, None] * of_rows[neighbors.indices]
+        near = of_rows[neighbors.indices]  # and no others are looked at: a block of nodes must not cost a look at all
+        if not (np.isfinite(near) & (near > 0)).all():
+            row = int(neighbors.indices[~(np.isfinite(near) & (near > 0))][0])
+            raise ValueError(f"neighbor_sigma must be positive and finite; row {row} of X has {of_rows[row]}.")
+        scale = sigma[:, None] * near
     return np.exp(-(neighbors.distances**2) / (2.0 * scale))
 
 
