@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -229,6 +230,26 @@ def compare_searches(X):
         table.add_row(row["search"], f"{row['seconds']:.2f}", f"{row['recall']:.4f}")
     console.print(table)
     return rows
+
+
+def memory_of_a_block(X):
+    """Bytes a node that the list search of one block takes at its peak, by the number of threads."""
+    from asbc import approximate
+
+    index = approximate.build_index(X, K, "ivf", approximate.check_search("ivf", len(X), {}))
+    rows = np.arange(min(len(X), 16384))
+    cores = numba.get_num_threads()
+    found = {}
+    for threads in sorted({1, cores}):
+        numba.set_num_threads(threads)
+        tracemalloc.start()
+        approximate.find_rows(X, rows, index, K)
+        found[threads] = tracemalloc.get_traced_memory()[1] / len(rows)
+        tracemalloc.stop()
+    numba.set_num_threads(cores)
+    told = ", ".join(f"{count:,.0f} on {threads} thread(s)" for threads, count in found.items())
+    console.print(f"list search of a block, bytes a node: {told}")
+    return {str(threads): count for threads, count in found.items()}
 
 
 def share_found(found, exact):
@@ -493,7 +514,9 @@ def main() -> None:
                 X, labels = asbc.normalize(data["embeddings"]), np.unique(data["labels"], return_inverse=True)[1]
             results["peers"] += compare_peers(args.embeddings.stem, X, labels)
     if args.only in (None, "searches"):
-        results["searches"] = compare_searches(make_mixture(20_000)[0])
+        X = make_mixture(20_000)[0]
+        results["searches"] = compare_searches(X)
+        results["block_bytes_a_node"] = memory_of_a_block(X)
     if args.only in (None, "curves"):
         results["curves"] = scaling_curves(make_mixture(args.n)[0], args.output)
         console.print(f"scaling curves: {args.output / 'scaling.png'}")

@@ -341,10 +341,7 @@ def test_one_changed_row_is_noticed(path, tmp_path):
 
 def test_vectors_that_change_during_a_build_are_noticed_wherever_they_do(path, tmp_path, monkeypatch):
     monkeypatch.setattr(build_module, "_CHECKED_ROWS", 2)  # the plan alone must not notice
-    with monkeypatch.context() as patch:
-        patch.setattr(build_module._Build, "_between_rows_and_graph", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            build(path, tmp_path / "g")
+    build_until("_between_rows_and_graph", monkeypatch, path, tmp_path / "g")
     changed = np.load(path)
     changed[401, 3] += 1
     np.save(tmp_path / "other.npy", changed)
@@ -355,15 +352,19 @@ def test_vectors_that_change_during_a_build_are_noticed_wherever_they_do(path, t
     assert files_of(tmp_path / "g") == files_of(tmp_path / "h")
 
 
-def interrupted(*_):
-    raise KeyboardInterrupt
+def build_until(step, monkeypatch, path, folder, **options):
+    """A build that is stopped where `step`, a method of the driver, would begin."""
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build_module._Build, step, stop)
+        build(path, folder, **options)
 
 
 def test_what_a_killed_writer_left_is_removed(path, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(build_module._Build, "_between_rows_and_graph", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            build(path, tmp_path / "g")
+    build_until("_between_rows_and_graph", monkeypatch, path, tmp_path / "g")
     for name in ("scratch/rows/.000001.npz.0f", "graph/.data.npy.0f", "rows/.weights.npy.0f"):
         (tmp_path / "g" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "g" / name).write_bytes(b"half")
@@ -385,10 +386,7 @@ def test_a_kill_as_the_plan_is_written_or_before_scratch_is_removed_costs_nothin
 @pytest.mark.parametrize("name", ["probes.npy", "members.npy", "lists/000001.npy", "index.faiss"])
 def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, monkeypatch, name):
     search = {"search": "hnsw"} if name == "index.faiss" else {"search": "ivf", "search_options": {"n_lists": 20}}
-    with monkeypatch.context() as patch:
-        patch.setattr(build_module._Build, "_between_neighbors_and_rows", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            build(path, tmp_path / "g", **search)
+    build_until("_between_neighbors_and_rows", monkeypatch, path, tmp_path / "g", **search)
     file = tmp_path / "g" / "scratch" / name
     file.write_bytes(file.read_bytes()[:-50])
     shutil.rmtree(tmp_path / "g" / "scratch" / "neighbors")
