@@ -1,11 +1,10 @@
 """Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
 
-from asbc.approximate import LowRecallWarning
 from asbc.bandwidth import (
     Bandwidth,
     BandwidthChoice,
     ConstantNeighborhoodWarning,
-    DensityNormalised,
+    DensityNormalized,
     DimensionMatching,
     Fixed,
     LogLog,
@@ -14,10 +13,12 @@ from asbc.bandwidth import (
     SpectralBandwidth,
     effective_rank,
 )
-from asbc.dimension import dim_mst, levina_bickel, two_nn
+from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
-from asbc.graphfile import load_graph, load_nodes, load_rows
-from asbc.neighbors import Neighbors, normalize, search_neighbors
+from asbc.neighbors import LowRecallWarning, Neighbors, search_neighbors
+from asbc.outofcore.storage import load_graph, load_nodes, load_rows
+from asbc.validation import normalize
+from asbc.version import __version__
 from asbc.weights import (
     EmptyRowWarning,
     gaussian_weights,
@@ -28,13 +29,12 @@ from asbc.weights import (
     uniform_weights,
 )
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Bandwidth",
     "BandwidthChoice",
     "ConstantNeighborhoodWarning",
-    "DensityNormalised",
+    "DensityNormalized",
+    "Dimension",
     "DimensionMatching",
     "EmptyRowWarning",
     "Fixed",
@@ -62,3 +62,5 @@ __all__ = [
     "two_nn",
     "uniform_weights",
 ]
+
+DensityNormalised = DensityNormalized  # its name before version 0.2

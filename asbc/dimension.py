@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
-from asbc.neighbors import Neighbors, check_type, neighborhoods, vectors_for, whole_number
+from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
+from asbc.validation import LARGEST_SEED, Floats, one_of, whole_number
 
+ESTIMATORS = ("mst", "levina_bickel", "two_nn")
 SMALLEST, LARGEST = 1.0, 200.0  # no estimate leaves this range
 
 
@@ -44,7 +50,7 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
     vectors = vectors_for(X, neighbors)
     if neighbors.k < 8:
         raise ValueError(f"neighbors must have k of at least 8 for a spanning-tree dimension; got {neighbors.k}.")
-    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0, 2**63 - 1)
+    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0, LARGEST_SEED)
     sizes = subset_sizes(neighbors.k)
     nodes = _names(neighbors)
     out = np.empty(neighbors.n)
@@ -113,20 +119,92 @@ def two_nn(neighbors: Neighbors) -> NDArray[np.float64]:
     (n,) float64 within [1, 200]
     """
     check_type(neighbors)
-    if neighbors.k < 2:
-        raise ValueError(f"neighbors must have k of at least 2; got {neighbors.k}.")
     if neighbors.first != 0 or neighbors.indices.max() >= neighbors.n:
         raise ValueError(
             "neighbors must be those of all the rows of X: two_nn looks up the neighbours' own neighbours."
         )
+    return _pareto_fit(neighbors, _log_ratio(neighbors), _log_ratio(neighbors))
+
+
+def _log_ratio(neighbors: Neighbors) -> NDArray[np.float64]:
+    """``log(r2 / r1)`` of every node; NaN where the nearest neighbour coincides with it and says nothing."""
+    if neighbors.k < 2:
+        raise ValueError(f"neighbors must have k of at least 2; got {neighbors.k}.")
     first, second = neighbors.distances[:, 0], neighbors.distances[:, 1]
-    usable = first > 0
-    logs = np.log(np.divide(second, first, out=np.ones_like(first), where=usable))
-    members = neighbors.indices
-    return _from_logs(logs + logs[members].sum(axis=1), usable.astype(int) + usable[members].sum(axis=1))
+    return np.log(np.divide(second, first, out=np.full(len(first), np.nan), where=first > 0))
+
+
+def _pareto_fit(neighbors: Neighbors, own, of_rows) -> NDArray[np.float64]:
+    """Dimension from the log ratios of nodes (m,) and of the rows of X that are their neighbours (n,)."""
+    near = np.asarray(of_rows[neighbors.indices])
+    usable, usable_near = ~np.isnan(own), ~np.isnan(near)
+    total = np.where(usable, own, 0.0) + np.where(usable_near, near, 0.0).sum(axis=1)
+    return _from_logs(total, usable.astype(int) + usable_near.sum(axis=1))
 
 
 def _from_logs(total, count):
     """``count / total``, clipped; nothing to go by is dimension 1, equal distances are the largest one."""
     ratio = np.divide(count, total, out=np.full(len(total), LARGEST), where=total > 0)
     return np.where(count > 0, np.clip(ratio, SMALLEST, LARGEST), SMALLEST)
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """An estimate of the intrinsic dimension around each node, with its parameters.
+
+    Parameters
+    ----------
+    estimator : {"mst", "levina_bickel", "two_nn"}, default="mst"
+    n_rep : int, default=5
+        Permutations per node, for "mst".
+    k : int, default=10
+        Neighbours, for "levina_bickel".
+    log_ratio : (N,) array, optional
+        For "two_nn": ``log(r2 / r1)`` of all rows of X, once they are known; see :meth:`resolve`.
+
+    See Also
+    --------
+    dim_mst, levina_bickel, two_nn : the estimates as functions.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> neighbors = asbc.search_neighbors(X, k=30)
+    >>> estimate = asbc.Dimension("levina_bickel", k=20)(X, neighbors)
+    >>> 1.5 < np.median(estimate) < 2.5
+    True
+    """
+
+    estimator: str = "mst"
+    n_rep: int = 5
+    k: int = 10
+    log_ratio: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.estimator, "estimator", ESTIMATORS)
+        whole_number(self.n_rep, "n_rep", 1)
+        whole_number(self.k, "k", 2)
+
+    @property
+    def local(self) -> bool:
+        """Whether a node's estimate follows from its own neighbours; "two_nn" asks the neighbours' neighbours."""
+        return self.estimator != "two_nn" or self.log_ratio is not None
+
+    def summarize(self, neighbors: Neighbors) -> dict[str, NDArray[np.float64]]:
+        """What a block of nodes must tell before an estimate that is not local can be made."""
+        return {"log_ratio": _log_ratio(neighbors)}
+
+    def resolve(self, summary: Mapping[str, NDArray[Any]]) -> Dimension:
+        """The estimate that can look at nodes one by one, given the summary of all rows of X."""
+        return replace(self, log_ratio=summary["log_ratio"])
+
+    def __call__(self, X: Floats | None, neighbors: Neighbors, seed: int = 0) -> NDArray[np.float64]:
+        """The dimension (n,) of nodes; `X` may be None if `neighbors` carries the distances among them."""
+        if self.estimator == "mst":
+            return dim_mst(X, neighbors, n_rep=self.n_rep, seed=seed)
+        if self.estimator == "levina_bickel":
+            return levina_bickel(neighbors, k=self.k)
+        if self.log_ratio is None:
+            return two_nn(neighbors)
+        return _pareto_fit(neighbors, _log_ratio(neighbors), self.log_ratio)

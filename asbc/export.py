@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from asbc.graphfile import whole_file
+from asbc.files import whole_file
 
 NETWORKX_LIMIT = 100_000
 _ROWS = 65536  # of the matrix, written together

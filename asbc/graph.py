@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,43 +11,25 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from asbc.bandwidth import (
-    Bandwidth,
-    BandwidthChoice,
-    ConstantNeighborhoodWarning,
-    SpectralBandwidth,
-    constant_nodes,
-    fill_constant,
-    joined,
-)
-from asbc.dimension import dim_mst, levina_bickel
-from asbc.kernels.distances import pair_count
-from asbc.neighbors import (
+from asbc.bandwidth import Bandwidth, SpectralBandwidth
+from asbc.dimension import ESTIMATORS, Dimension
+from asbc.neighbors.search import search_neighbors
+from asbc.neighbors.types import Neighbors, check_type
+from asbc.rows import Rows, solve_rows
+from asbc.validation import (
+    LARGEST_SEED,
     Floats,
-    Neighbors,
     as_vectors,
     check_k,
-    check_type,
-    neighborhoods,
     normalize,
-    search_neighbors,
+    one_of,
+    true_or_false,
     whole_number,
-    with_pairs,
 )
-from asbc.weights import (
-    KINDS,
-    EmptyRowWarning,
-    Matrix,
-    count_empty,
-    normalize_weights,
-    row_weights,
-    sharpen,
-    warn_of_empty_rows,
-)
+from asbc.weights import KINDS, Matrix, normalize_weights, sharpen
 
-_SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
-_DIMENSIONS = ("mst", "levina_bickel")
-_SYMMETRIES = ("max", "mean", None)
+SYMMETRIES = ("max", "mean", None)
+METRICS = ("euclidean", "cosine")
 
 
 def to_graph(
@@ -72,8 +52,7 @@ def to_graph(
     (n, n_columns) CSR array, float64, no explicit zeros, columns sorted
     """
     check_type(neighbors)
-    if symmetrize not in _SYMMETRIES:
-        raise ValueError(f"symmetrize must be 'max', 'mean' or None; got {symmetrize!r}.")
+    one_of(symmetrize, "symmetrize", SYMMETRIES)
     weights = np.asarray(weights, float)
     if weights.shape != neighbors.indices.shape:
         raise ValueError(
@@ -111,42 +90,6 @@ def to_graph(
     return sparse.csr_array(graph)
 
 
-def local_rows(
-    X: Floats,
-    neighbors: Neighbors,
-    rule: Bandwidth,
-    dimension_of: Callable[[Neighbors], Matrix],
-    kind: str,
-    k_min: int,
-    fitted: BandwidthChoice | None = None,
-) -> tuple[Matrix, BandwidthChoice, Matrix]:
-    """Dimension (n,), bandwidth and weights (n, k) under a rule that can look at nodes one by one.
-
-    Nodes are worked on some at a time, and the distances within their neighbourhoods serve all three steps while
-    they are at hand: memory beyond the result does not grow with n. Nodes that coincide with all their neighbours
-    are left with a bandwidth that only :func:`asbc.bandwidth.fill_constant` can tell, once all nodes are known; their
-    weights do not depend on it.
-
-    Parameters
-    ----------
-    dimension_of : function of neighbours that carry the distances among them
-    fitted : BandwidthChoice, optional
-        On the rows of X, where `neighbors` are only some of them, or queries.
-    """
-    dimensions, choices = [], []
-    weights = np.empty((neighbors.n, neighbors.k))
-    with warnings.catch_warnings():
-        # For the caller to say once for all nodes, rather than block by block.
-        warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
-        warnings.simplefilter("ignore", EmptyRowWarning)
-        for rows, pairs in neighborhoods(X, neighbors):
-            block = replace(neighbors.rows(rows.start, rows.stop), pairs=pairs)
-            dimensions.append(dimension_of(block))
-            choices.append(rule.select(None, block, dimensions[-1]))
-            weights[rows] = row_weights(kind, None, block, choices[-1], k_min=k_min, fitted=fitted)
-    return np.concatenate(dimensions), joined(choices), weights
-
-
 class GraphBuilder(TransformerMixin, BaseEstimator):
     """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
 
@@ -165,7 +108,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
     symmetrize : {"max", "mean", None}
     metric : {"euclidean", "cosine"}
         ``"cosine"`` scales the rows of X to unit length first.
-    dimension : {"mst", "levina_bickel"}
+    dimension : {"mst", "levina_bickel", "two_nn"}
         The estimate of intrinsic dimension that the bandwidth is matched to.
     n_rep : int
         Permutations a node for ``"mst"``.
@@ -211,7 +154,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
         An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
         """
-        self._check_parameters()
+        self.check_parameters()
         vectors = self._vectors(X, reset=True)
         neighbors = search_neighbors(vectors, check_k(self.k_cand, len(vectors), "k_cand"))
         self._seed = int(
@@ -219,7 +162,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
             if isinstance(self.random_state, int | np.integer)
             else check_random_state(self.random_state).randint(2**31 - 1)
         )
-        self.dimension_, self.bandwidth_, rows = self._rows(vectors, neighbors)
+        solved = self._solve(vectors, neighbors)
+        self.dimension_, self.bandwidth_, rows = solved.dimension, solved.choice, solved.weights
         self.weights_ = normalize_weights(rows)
         self.neighbors_ = neighbors
         self.graph_ = to_graph(neighbors, rows, symmetrize=self.symmetrize)
@@ -238,40 +182,40 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
         neighbors = search_neighbors(self._X, int(self.k_cand), queries=queries)
-        _, _, rows = self._rows(self._X, neighbors, fitted=self.bandwidth_)
-        return to_graph(neighbors, rows, symmetrize=None, n_columns=len(self._X))
+        rows = self._solve(self._X, neighbors, fitted=self.bandwidth_)
+        return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self._X))
 
-    def _rows(self, X, neighbors, fitted=None):
+    def _solve(self, X, neighbors, fitted=None) -> Rows:
         """Dimension, bandwidth and weights of nodes; of queries, if what was fitted on X is given."""
         if self.weights == "uniform":
-            return None, None, row_weights(self.weights, X, neighbors, None)
-        rule = self._rule()
-        if rule.local:
-            dimension, choice, rows = local_rows(
-                X, neighbors, rule, lambda block: self._dimension_of(None, block), self.weights, self.k_min, fitted
-            )
-            choice = replace(choice, sigma=fill_constant(choice.sigma, constant_nodes(rule, neighbors)))
-            warn_of_empty_rows(count_empty(rows), neighbors.n)
-        else:
-            if neighbors.n * int(pair_count(neighbors.k)) * 8 <= _SHARED_BYTES:
-                neighbors = with_pairs(X, neighbors)
-            dimension = self._dimension_of(X, neighbors)
-            choice = (
-                rule.select(X, neighbors, dimension) if fitted is None else rule.extend(fitted, X, neighbors, dimension)
-            )
-            rows = row_weights(self.weights, X, neighbors, choice, k_min=self.k_min, fitted=fitted)
+            return solve_rows(X, neighbors, weights=self.weights)
+        if fitted is None:
+            self._dimension = self.dimension_estimate()
+            if not self._dimension.local:  # kept resolved, so that queries can ask the fitted rows
+                self._dimension = self._dimension.resolve(self._dimension.summarize(neighbors))
+        rows = solve_rows(
+            X,
+            neighbors,
+            dimension=self._dimension,
+            bandwidth=self.bandwidth_rule(),
+            weights=self.weights,
+            k_min=self.k_min,
+            seed=self._seed,
+            fitted=fitted,
+        ).completed()
         if self.sharpen:
-            reference = choice if fitted is None else fitted
-            rows = sharpen(rows, choice.sigma, center=float(np.median(reference.sigma)))
-        return dimension, choice, rows
+            assert rows.choice is not None and rows.weights is not None
+            reference = rows.choice if fitted is None else fitted
+            center = float(np.median(reference.sigma))
+            rows = replace(rows, weights=sharpen(rows.weights, rows.choice.sigma, center=center))
+        return rows
 
-    def _dimension_of(self, X, neighbors):
-        if self.dimension == "mst":
-            return dim_mst(X, neighbors, n_rep=self.n_rep, seed=self._seed)
-        return levina_bickel(neighbors, k=min(10, neighbors.k))
+    def dimension_estimate(self) -> Dimension:
+        """The estimate of dimension that the parameters name."""
+        return Dimension(self.dimension, n_rep=self.n_rep, k=min(10, int(self.k_cand)))
 
-    def _rule(self) -> Bandwidth:
-        # The rule's own default, where there are so many neighbours.
+    def bandwidth_rule(self) -> Bandwidth:
+        """The rule for sigma: `bandwidth`, or the default one, whose k_mle never exceeds the candidates there are."""
         return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
@@ -281,15 +225,12 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         return normalize(X) if self.metric == "cosine" else as_vectors(X)
 
-    def _check_parameters(self) -> None:
-        if self.weights not in KINDS:
-            raise ValueError(f"weights must be one of {', '.join(map(repr, KINDS))}; got {self.weights!r}.")
-        if self.symmetrize not in _SYMMETRIES:
-            raise ValueError(f"symmetrize must be 'max', 'mean' or None; got {self.symmetrize!r}.")
-        if self.metric not in ("euclidean", "cosine"):
-            raise ValueError(f"metric must be 'euclidean' or 'cosine'; got {self.metric!r}.")
-        if self.dimension not in _DIMENSIONS:
-            raise ValueError(f"dimension must be 'mst' or 'levina_bickel'; got {self.dimension!r}.")
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot work, before any work."""
+        one_of(self.weights, "weights", KINDS)
+        one_of(self.symmetrize, "symmetrize", SYMMETRIES)
+        one_of(self.metric, "metric", METRICS)
+        one_of(self.dimension, "dimension", ESTIMATORS)
         if self.bandwidth is not None and not isinstance(self.bandwidth, Bandwidth):
             raise TypeError(
                 f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
@@ -297,7 +238,6 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         k_cand = whole_number(self.k_cand, "k_cand", 8)
         whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
         whole_number(self.n_rep, "n_rep", 1)
-        if not isinstance(self.sharpen, bool | np.bool_):
-            raise TypeError(f"sharpen must be True or False; got {self.sharpen!r}.")
+        true_or_false(self.sharpen, "sharpen")
         if isinstance(self.random_state, int | np.integer):
-            whole_number(self.random_state, "random_state", 0, 2**63 - 1)
+            whole_number(self.random_state, "random_state", 0, LARGEST_SEED)

@@ -10,9 +10,10 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.bandwidth import LARGEST, SMALLEST, BandwidthChoice, check_positive
+from asbc.bandwidth.rule import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
-from asbc.neighbors import Neighbors, check_type, neighborhoods, vectors_for, whole_number
+from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
+from asbc.validation import one_of, positive_number, sigma_per_node, whole_number
 
 Matrix = NDArray[np.float64]
 
@@ -21,30 +22,6 @@ KINDS = ("uniform", "gaussian", "nnk")
 
 class EmptyRowWarning(UserWarning):
     """The bandwidth of a node is so small that all its weights are zero."""
-
-
-def check_sigma(sigma: ArrayLike, n: int, name: str = "sigma") -> Matrix:
-    """Bandwidths as an (n,) array; one number stands for all nodes."""
-    try:
-        values = np.asarray(sigma, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or an array of numbers; got {sigma!r}.") from None
-    if values.ndim == 0:
-        values = np.full(n, float(values))
-    if values.shape != (n,):
-        raise ValueError(f"{name} must be one number or have shape ({n},), one a node; got {values.shape}.")
-    good = np.isfinite(values) & (values > 0)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise ValueError(f"{name} must be positive and finite; node {bad} has {values[bad]}.")
-    good = (values >= SMALLEST) & (values <= LARGEST)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise ValueError(
-            f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, where its square is a number; node {bad} has "
-            f"{values[bad]}. Scale X."
-        )
-    return values
 
 
 def uniform_weights(neighbors: Neighbors) -> Matrix:
@@ -64,7 +41,7 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
         ``sigma_i^2``.
     """
     check_type(neighbors)
-    sigma = check_sigma(sigma, neighbors.n)
+    sigma = sigma_per_node(sigma, neighbors.n)
     if neighbor_sigma is None:
         scale = sigma[:, None] ** 2
     else:
@@ -74,7 +51,9 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
             raise ValueError(
                 f"neighbor_sigma must have one number for each row of X, {last + 1} or more; got shape {of_rows.shape}."
             )
-        near = of_rows[neighbors.indices]  # and no others are looked at: a block of nodes must not cost a look at all
+        # Only the bandwidths of these nodes' neighbours are checked: a check of all rows of X, repeated for every
+        # block of nodes, would cost more than the weights.
+        near = of_rows[neighbors.indices]
         if not (np.isfinite(near) & (near > 0)).all():
             row = int(neighbors.indices[~(np.isfinite(near) & (near > 0))][0])
             raise ValueError(f"neighbor_sigma must be positive and finite; row {row} of X has {of_rows[row]}.")
@@ -98,10 +77,9 @@ def nnk_weights(
         ``"exact"`` meets the optimality conditions to rounding error. ``"reference"`` starts from all neighbours
         and only ever drops them, as the public NNK code does: for comparison.
     """
-    if solver not in ("exact", "reference"):
-        raise ValueError(f"solver must be 'exact' or 'reference'; got {solver!r}.")
+    one_of(solver, "solver", ("exact", "reference"))
     vectors = vectors_for(X, neighbors)
-    sigma = check_sigma(sigma, neighbors.n)
+    sigma = sigma_per_node(sigma, neighbors.n)
     k_min = whole_number(k_min, "k_min", 0, neighbors.k, "the candidates of a node")
     out = np.empty((neighbors.n, neighbors.k))
     for rows, pairs in neighborhoods(vectors, neighbors):
@@ -128,8 +106,7 @@ def row_weights(
     fitted : BandwidthChoice, optional
         The choice on the rows of X, where `neighbors` and `choice` belong to queries.
     """
-    if kind not in KINDS:
-        raise ValueError(f"weights must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+    one_of(kind, "weights", KINDS)
     if kind == "uniform":
         return uniform_weights(neighbors)
     if choice is None:
@@ -175,8 +152,8 @@ def sharpen(weights: ArrayLike, sigma: ArrayLike, *, center: float | None = None
     are levelled out. `center` is the median of sigma by default.
     """
     weights = np.asarray(weights, float)
-    sigma = check_sigma(sigma, len(weights))
-    center = float(np.median(sigma)) if center is None else check_positive(center, "center")
+    sigma = sigma_per_node(sigma, len(weights))
+    center = float(np.median(sigma)) if center is None else positive_number(center, "center")
     power = np.clip(center / sigma, 0.2, 2.0)[:, None]
     # Rows are scaled by their largest entry first, so that powers neither overflow nor lose small weights.
     largest = weights.max(axis=1, keepdims=True)

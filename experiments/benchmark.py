@@ -25,11 +25,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 import asbc
-from asbc.bandwidth import _grid
+from asbc.bandwidth.rule import geometric_grid
 from asbc.dimension import subset_sizes
-from asbc.graph import local_rows
 from asbc.kernels import criterion
-from asbc.neighbors import with_pairs
+from asbc.neighbors.types import with_pairs
+from asbc.rows import solve_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -111,7 +111,7 @@ def exactness(report, X, neighbors, dimension):
     """Eigenproblems, the pruned search against brute force, and optimality of NNK on every node."""
     k = neighbors.k
     for n_grid, limit in ((12, 3.5), (48, 10.0)):
-        grid = _grid(neighbors, n_grid, 10, 0.05, 3.0)
+        grid = geometric_grid(neighbors, n_grid, 10, 0.05, 3.0)
         pruned = criterion.search_grid(neighbors.pairs, grid, dimension, k, True)
         brute = criterion.search_grid(neighbors.pairs, grid, dimension, k, False)
         same = np.array_equal(pruned[0], brute[0])
@@ -237,10 +237,8 @@ def growth(report, small, large, d=64):
         return X, asbc.search_neighbors(X, 30)
 
     def together(X, neighbors):  # as GraphBuilder and asbc-build work: block by block, all steps on a block
-        _, _, rows = local_rows(
-            X, neighbors, asbc.SpectralBandwidth(), lambda block: asbc.dim_mst(None, block), "nnk", 6
-        )
-        asbc.to_graph(neighbors, rows)
+        rows = solve_rows(X, neighbors, dimension=asbc.Dimension(), bandwidth=asbc.SpectralBandwidth(), weights="nnk")
+        asbc.to_graph(neighbors, rows.weights)
 
     def one_by_one(X, neighbors):  # as one calls the functions: step by step, all nodes at each step
         choice = asbc.SpectralBandwidth().select(X, neighbors, asbc.dim_mst(X, neighbors))

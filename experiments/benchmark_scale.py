@@ -33,9 +33,9 @@ from scipy import sparse
 
 import asbc
 from asbc.evaluate.comparison import compare
-from asbc.evaluate.propagation import propagation_hits
-from asbc.graph import local_rows
-from asbc.neighbors import with_pairs
+from asbc.learn.propagation import propagation_hits
+from asbc.neighbors.types import with_pairs
+from asbc.rows import solve_rows
 
 K = 30
 LABELS_A_CLASS = 5
@@ -213,7 +213,7 @@ def faiss_lists(X, n_lists, n_probe):
 
 def compare_searches(X):
     """Seconds, index included, and recall of every kind of search, and of faiss's inverted lists beside ours."""
-    from asbc.approximate import check_search
+    from asbc.neighbors.search import check_search
 
     exact, seconds = clock(lambda: asbc.search_neighbors(X, K))
     rows = [{"search": "exact", "seconds": seconds, "recall": 1.0}]
@@ -234,16 +234,16 @@ def compare_searches(X):
 
 def memory_of_a_block(X):
     """Bytes a node that the list search of one block takes at its peak, by the number of threads."""
-    from asbc import approximate
+    from asbc.neighbors.search import build_index, check_search, find_rows
 
-    index = approximate.build_index(X, K, "ivf", approximate.check_search("ivf", len(X), {}))
+    index = build_index(X, K, "ivf", check_search("ivf", len(X), {}))
     rows = np.arange(min(len(X), 16384))
     cores = numba.get_num_threads()
     found = {}
     for threads in sorted({1, cores}):
         numba.set_num_threads(threads)
         tracemalloc.start()
-        approximate.find_rows(X, rows, index, K)
+        find_rows(X, rows, index, K)
         found[threads] = tracemalloc.get_traced_memory()[1] / len(rows)
         tracemalloc.stop()
     numba.set_num_threads(cores)
@@ -266,9 +266,8 @@ def steps(X, k=K, n_grid=12, repeat=3):
         start = time.perf_counter()
         neighbors = asbc.search_neighbors(X, k, search="ivf", sample=1)
         middle = time.perf_counter()
-        local_rows(
-            X, neighbors, asbc.SpectralBandwidth(n_grid=n_grid), lambda block: asbc.dim_mst(None, block), "nnk", 6
-        )
+        rule = asbc.SpectralBandwidth(n_grid=n_grid)
+        solve_rows(X, neighbors, dimension=asbc.Dimension(), bandwidth=rule, weights="nnk")
         times.append((middle - start, time.perf_counter() - middle))
     return tuple(np.min(times, axis=0).tolist())
 
@@ -332,7 +331,7 @@ SEARCH = ("train", "assign", "order", "lists", "neighbors")
 
 
 def build_command(vectors, folder, *more):
-    return [sys.executable, "-m", "asbc.build_cli", str(vectors), str(folder), "--k", str(K), "--quiet", *more]
+    return [sys.executable, "-m", "asbc.outofcore.command", str(vectors), str(folder), "--k", str(K), "--quiet", *more]
 
 
 def run_build(vectors, folder, *more):

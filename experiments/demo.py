@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from asbc.cli import main
+from asbc.runs.command import main
 
 if __name__ == "__main__":
     sys.argv = [sys.argv[0], "experiment=ablation", "evaluate=[loo,lp]", "samples_per_class=[100]", *sys.argv[1:]]

@@ -19,7 +19,8 @@ import argparse
 import json
 from pathlib import Path
 
-from asbc.approximate import TRAINING_ROWS, check_search
+from asbc.neighbors.lists import TRAINING_ROWS_PER_LIST
+from asbc.neighbors.search import check_search
 
 D, K, NODES, CORES = 384, 30, 100, 32  # columns, neighbours, machines of the cluster, cores of each
 MEASURED_PROBES, PROBES = 8, 16  # lists that a row looks at: in the measured build, and beyond its size
@@ -74,7 +75,7 @@ def describe(build: dict, cores: int, n: int) -> dict[str, str]:
         "vectors": f"{short(n * sizes['vectors'] / 1e9)} GB",
         "scratch at most": f"{short(n * (sizes['lists (scratch)'] + sizes['parts (scratch)']) / 1e9)} GB",
         "result": f"{short(n * sizes['result'] / 1e9)} GB",
-        "memory of the driver": f"{short((n * 40 + TRAINING_ROWS * n_lists * 4 * D) / 1e9)} GB",
+        "memory of the driver": f"{short((n * 40 + TRAINING_ROWS_PER_LIST * n_lists * 4 * D) / 1e9)} GB",
         "search": f"{short(search / hours)} core-hours",
         "dimension + sigma + NNK": f"{short(stages['rows'] / hours)} core-hours",
         "all stages": f"{short(total / hours)} core-hours",

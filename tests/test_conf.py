@@ -8,10 +8,10 @@ from hydra.errors import MissingConfigException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from asbc.cli import conf_dir
-from asbc.evaluate.sample import Method
+from asbc.configs import conf_dir
+from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
-from asbc.experiment import settings_of
+from asbc.runs.experiment import settings_of
 
 CONF = conf_dir()
 GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))

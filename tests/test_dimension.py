@@ -4,8 +4,8 @@ import pytest
 
 import asbc
 from asbc import dimension as module
-from asbc import neighbors as neighbors_module
 from asbc.dimension import subset_sizes
+from asbc.neighbors import types as neighbors_module
 from tests import twins
 
 
@@ -41,7 +41,7 @@ def test_levina_bickel_and_two_nn_follow_their_formulas(geometry):
 def test_blocks_threads_and_shared_pairs_change_nothing(monkeypatch, geometry):
     X, neighbors, dimension = geometry
     assert np.array_equal(asbc.dim_mst(X, neighbors_module.with_pairs(X, neighbors)), dimension)
-    monkeypatch.setattr(neighbors_module, "_PAIRS", 17 * 30**2 // 2)  # 17 nodes at a time
+    monkeypatch.setattr(neighbors_module, "MOST_PAIRS", 17 * 30**2 // 2)  # 17 nodes at a time
     assert np.array_equal(asbc.dim_mst(X, neighbors), dimension)
     threads = numba.get_num_threads()
     numba.set_num_threads(1)

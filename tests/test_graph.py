@@ -13,15 +13,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import asbc
-from asbc import graph as graph_module
-from asbc import neighbors as neighbors_module
+from asbc import rows as rows_module
+from asbc.neighbors import types as neighbors_module
 
 BUILDERS = [
     asbc.GraphBuilder(),
     asbc.GraphBuilder(sharpen=True),
     asbc.GraphBuilder("uniform"),
     asbc.GraphBuilder("gaussian", asbc.SelfTuning()),
-    asbc.GraphBuilder("gaussian", asbc.DensityNormalised(), symmetrize="mean"),
+    asbc.GraphBuilder("gaussian", asbc.DensityNormalized(), symmetrize="mean"),
     asbc.GraphBuilder("gaussian", asbc.Perplexity(), metric="cosine"),
     asbc.GraphBuilder("nnk", asbc.Fixed("median_spectral"), dimension="levina_bickel"),
     asbc.GraphBuilder("nnk", asbc.LogLog(), symmetrize=None),
@@ -78,8 +78,8 @@ def test_builder_is_the_functions_put_together(geometry):
 @pytest.mark.parametrize("rule", [asbc.SpectralBandwidth(refine=True), asbc.Perplexity(), asbc.SelfTuning()], ids=repr)
 def test_blocks_and_shared_pairs_change_nothing(monkeypatch, clouds, rule):
     expected = asbc.GraphBuilder(bandwidth=rule, sharpen=True).fit(clouds[0])
-    monkeypatch.setattr(graph_module, "_SHARED_BYTES", 0)
-    monkeypatch.setattr(neighbors_module, "_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
+    monkeypatch.setattr(rows_module, "SHARED_BYTES", 0)
+    monkeypatch.setattr(neighbors_module, "MOST_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
     found = asbc.GraphBuilder(bandwidth=rule, sharpen=True).fit(clouds[0])
     assert np.array_equal(found.graph_.toarray(), expected.graph_.toarray())
     assert np.array_equal(found.bandwidth_.sigma, expected.bandwidth_.sigma)
@@ -93,7 +93,7 @@ def test_coinciding_nodes_are_told_once_and_get_the_same_bandwidth_in_blocks(mon
     with warnings.catch_warnings(record=True) as expected_warnings:
         warnings.simplefilter("always")
         expected = rule.select(X, neighbors, asbc.dim_mst(X, neighbors))
-    monkeypatch.setattr(neighbors_module, "_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
+    monkeypatch.setattr(neighbors_module, "MOST_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
     with warnings.catch_warnings(record=True) as found_warnings:
         warnings.simplefilter("always")
         found = asbc.GraphBuilder(bandwidth=rule).fit(X)
@@ -225,7 +225,7 @@ def test_read_only_memory_map(tmp_path, clouds):
 @pytest.mark.parametrize(
     "parameters, error, message",
     [
-        ({"weights": "knn"}, ValueError, "weights must be one of 'uniform', 'gaussian', 'nnk'; got 'knn'"),
+        ({"weights": "knn"}, ValueError, "weights must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"),
         ({"k_cand": 7}, ValueError, "k_cand must be a whole number of at least 8; got 7"),
         ({"k_cand": 240}, ValueError, "k_cand=240 neighbours need more than 240 nodes; got n_samples = 240"),
         (
@@ -240,7 +240,7 @@ def test_read_only_memory_map(tmp_path, clouds):
         ({"k_min": 31}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
         ({"metric": "l1"}, ValueError, "metric must be 'euclidean' or 'cosine'; got 'l1'"),
-        ({"dimension": "pca"}, ValueError, "dimension must be 'mst' or 'levina_bickel'; got 'pca'"),
+        ({"dimension": "pca"}, ValueError, "dimension must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'"),
         ({"bandwidth": 0.5}, TypeError, r"bandwidth must be a rule such as asbc.SpectralBandwidth\(\).*got 0.5"),
         ({"bandwidth": asbc.SpectralBandwidth(gamma=0)}, ValueError, "gamma must be a positive number; got 0"),
         ({"bandwidth": asbc.Fixed(0)}, ValueError, "value must be a positive number; got 0"),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import asbc
-from asbc.neighbors import with_pairs
+from asbc.neighbors.types import with_pairs
 
 shapes = st.fixed_dictionaries(
     {

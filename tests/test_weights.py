@@ -91,7 +91,7 @@ def test_row_weights_apply_what_the_choice_asks_for(geometry):
     s = neighbors.distances[:, 6]
     expected = np.exp(-(neighbors.distances**2) / (s[:, None] * s[neighbors.indices]))
     np.testing.assert_allclose(asbc.row_weights("gaussian", X, neighbors, tuned), expected)
-    dense = asbc.DensityNormalised().select(X, neighbors, dimension)
+    dense = asbc.DensityNormalized().select(X, neighbors, dimension)
     kernel = asbc.gaussian_weights(neighbors, dense.sigma)
     q = 1 + kernel.sum(axis=1)
     np.testing.assert_allclose(
@@ -132,7 +132,7 @@ def test_other_bad_arguments(geometry, choice):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
     with pytest.raises(ValueError, match="solver must be 'exact' or 'reference'; got 'fast'"):
         asbc.nnk_weights(X, neighbors, 1.0, solver="fast")
-    with pytest.raises(ValueError, match="weights must be one of 'uniform', 'gaussian', 'nnk'; got 'knn'"):
+    with pytest.raises(ValueError, match="weights must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"):
         asbc.row_weights("knn", X, neighbors, choice)
     with pytest.raises(ValueError, match="choice is needed for 'nnk' weights"):
         asbc.row_weights("nnk", X, neighbors, None)

@@ -63,7 +63,7 @@ class Store:
 
     def entries(self) -> list[tuple[Path, dict[str, Any]]]:
         """Folder and manifest of every finished entry, oldest first."""
-        return [(path, read_manifest(path)) for path in self.folders()]
+        return [(path, read_entry_manifest(path)) for path in self.folders()]
 
     def folders(self) -> list[Path]:
         """Folders of all finished entries, whether their manifests can be read or not, oldest first."""
@@ -71,7 +71,7 @@ class Store:
         return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_entry_manifest(folder: Path) -> dict[str, Any]:
     """What an entry says of itself."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -86,7 +86,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def read_entry(folder: Path) -> Embeddings:
     """Embeddings of a finished entry, its vectors memory-mapped."""
-    manifest = read_manifest(folder)
+    manifest = read_entry_manifest(folder)
     vectors = read_array(folder / "vectors.npy")
     labels = np.asarray(read_array(folder / "labels.npy")) if manifest["labels"] else None
     wanted = (tuple(manifest["shape"]), manifest["dtype"])

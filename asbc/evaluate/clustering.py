@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from asbc.evaluate.labels import encode_labels
+from asbc.learn.labels import encode_labels
 
 
 @dataclass(frozen=True)

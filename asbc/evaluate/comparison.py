@@ -158,7 +158,7 @@ def compare_methods(
     Parameters
     ----------
     table : DataFrame
-        Rows as :func:`asbc.results.collect` gives them; filter it first to one setting of everything else.
+        Rows as :func:`asbc.runs.results.collect` gives them; filter it first to one setting of everything else.
     a, b : str
         Names in its `method` column.
     metric : str

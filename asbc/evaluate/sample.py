@@ -4,82 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asbc.bandwidth import Bandwidth, BandwidthChoice
-from asbc.dimension import dim_mst, levina_bickel, two_nn
+from asbc.dimension import Dimension
+from asbc.evaluate.method import Method, key_of
 from asbc.graph import to_graph
-from asbc.neighbors import Neighbors, with_pairs
-from asbc.weights import KINDS, Matrix, normalize_weights, row_weights, sharpen
+from asbc.kernels.distances import pair_count
+from asbc.neighbors.types import Neighbors, with_pairs
+from asbc.rows import SHARED_BYTES, solve_rows
+from asbc.weights import Matrix, normalize_weights, sharpen
 
 T = TypeVar("T")
-
-ESTIMATORS = ("mst", "levina_bickel", "two_nn")
-_SHARED_BYTES = 512 * 2**20  # distances within neighbourhoods are kept between steps up to this size
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """An estimate of the intrinsic dimension around each node.
-
-    Parameters
-    ----------
-    estimator : {"mst", "levina_bickel", "two_nn"}
-    n_rep : int
-        Permutations a node, for "mst".
-    k : int
-        Neighbours, for "levina_bickel".
-    """
-
-    estimator: str = "mst"
-    n_rep: int = 5
-    k: int = 10
-
-    def __post_init__(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}; got {self.estimator!r}")
-
-    def __call__(self, X: NDArray[Any], neighbors: Neighbors, seed: int) -> NDArray[np.float64]:
-        if self.estimator == "mst":
-            return dim_mst(X, neighbors, n_rep=self.n_rep, seed=seed)
-        return levina_bickel(neighbors, k=self.k) if self.estimator == "levina_bickel" else two_nn(neighbors)
-
-
-@dataclass(frozen=True)
-class Method:
-    """A way to weight neighbours.
-
-    Parameters
-    ----------
-    weights : {"uniform", "gaussian", "nnk"} or callable
-        A callable gets the :class:`Neighbors` and gives (n, k) weights.
-    bandwidth : Bandwidth, optional
-        The rule for sigma; needed by "gaussian" and "nnk".
-    sharpen : bool
-        Raise rows to a power that falls with sigma.
-    """
-
-    weights: str | Callable[[Neighbors], Matrix]
-    bandwidth: Bandwidth | None = None
-    sharpen: bool = False
-
-    def __post_init__(self) -> None:
-        if not callable(self.weights) and self.weights not in KINDS:
-            raise ValueError(f"weights must be one of {', '.join(KINDS)}, or callable; got {self.weights!r}")
-        if (self.weights in ("gaussian", "nnk") or self.sharpen) and self.bandwidth is None:
-            raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
-
-    @property
-    def kind(self) -> str:
-        """Name of the weights."""
-        if isinstance(self.weights, str):
-            return self.weights
-        inner = getattr(self.weights, "func", self.weights)
-        return getattr(inner, "__name__", type(inner).__name__)
 
 
 class Sample:
@@ -100,7 +39,7 @@ class Sample:
     symmetrize : {"max", "mean", None}
     seed : int
     level : int
-        Samples a class; 0 where there are no labels to count by.
+        Samples per class; 0 where there are no labels to count by.
     trial : int
     """
 
@@ -151,7 +90,7 @@ class Sample:
     def neighbors(self) -> Neighbors:
         def find() -> Neighbors:
             found = self._search(self.X)
-            small = found.n * found.k * (found.k - 1) * 4 <= _SHARED_BYTES
+            small = found.n * int(pair_count(found.k)) * 8 <= SHARED_BYTES
             return with_pairs(self.X, found) if small else found
 
         return self.once("neighbors", find)
@@ -159,12 +98,23 @@ class Sample:
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:
         """(n,) intrinsic dimension, by the sample's own estimator if none is given."""
         by = self.target if estimator is None else estimator
-        return self.once(("dimension", by), lambda: by(self.X, self.neighbors, self.seed))
+        return self.once(
+            ("dimension", by), lambda: solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
+        )
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
         """Bandwidths that a rule chooses, matched to a dimension."""
-        key = ("bandwidth", repr(bandwidth), self.target if target is None else target)
-        return self.once(key, lambda: bandwidth.select(self.X, self.neighbors, self.dimension(target)))
+
+        def choose() -> BandwidthChoice:
+            rows = solve_rows(self.X, self.neighbors, dimension=self.dimension(target), bandwidth=bandwidth)
+            choice = rows.completed().choice
+            assert choice is not None
+            return choice
+
+        return self.once(self._choice_key(bandwidth, target), choose)
+
+    def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
+        return "bandwidth", key_of(bandwidth), self.target if target is None else target
 
     def weights(self, method: Method) -> Matrix:
         """(n, k) normalised rows of a method."""
@@ -173,10 +123,12 @@ class Sample:
             if not isinstance(method.weights, str):
                 return normalize_weights(method.weights(self.neighbors))
             choice = None if method.bandwidth is None else self.choice(method.bandwidth)
-            rows = row_weights(method.weights, self.X, self.neighbors, choice, k_min=self.k_min)
-            return normalize_weights(rows)
+            rows = solve_rows(self.X, self.neighbors, bandwidth=choice, weights=method.weights, k_min=self.k_min)
+            weights = rows.completed().weights
+            assert weights is not None
+            return normalize_weights(weights)
 
-        key = ("weights", method.kind, repr(method.weights), repr(method.bandwidth))
+        key = ("weights", method.key)
         rows = self.once(key, solve)
         if not method.sharpen or method.bandwidth is None:
             return rows
@@ -185,17 +137,19 @@ class Sample:
 
     def graph(self, method: Method) -> Any:
         """(n, n) CSR graph of a method."""
-        key = ("graph", repr(method))
-        return self.once(key, lambda: to_graph(self.neighbors, self.weights(method), symmetrize=self.symmetrize))
+        return self.once(
+            ("graph", method.key, method.sharpen),
+            lambda: to_graph(self.neighbors, self.weights(method), symmetrize=self.symmetrize),
+        )
 
     def seconds(self, method: Method, *, graph: bool = False) -> float:
         """What the method would have taken alone: steps shared with others count in full."""
-        base = ("weights", method.kind, repr(method.weights), repr(method.bandwidth))
+        base = ("weights", method.key)
         keys: list[Hashable] = ["neighbors", base]
         if method.bandwidth is not None:
-            keys += [("dimension", self.target), ("bandwidth", repr(method.bandwidth), self.target)]
+            keys += [("dimension", self.target), self._choice_key(method.bandwidth)]
             if method.sharpen:
                 keys.append((*base, "sharpened"))
         if graph:
-            keys.append(("graph", repr(method)))
+            keys.append(("graph", method.key, method.sharpen))
         return sum(self._seconds.get(key, 0.0) for key in keys)

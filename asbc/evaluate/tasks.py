@@ -11,15 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.dimension import ESTIMATORS, Dimension
 from asbc.evaluate.alignment import align
 from asbc.evaluate.clustering import cluster
 from asbc.evaluate.health import graph_health, kernel_condition
-from asbc.evaluate.labels import encode_labels, reveal
-from asbc.evaluate.loo import loo_hits
-from asbc.evaluate.propagation import propagation_hits
-from asbc.evaluate.sample import ESTIMATORS, Dimension, Method, Sample
+from asbc.evaluate.method import Method
+from asbc.evaluate.sample import Sample
 from asbc.kernels.criterion import evaluate_at
-from asbc.neighbors import neighborhoods
+from asbc.learn.labels import encode_labels, reveal
+from asbc.learn.propagation import propagation_hits
+from asbc.learn.vote import loo_hits
+from asbc.neighbors.types import neighborhoods
 from asbc.weights import gaussian_weights, nnk_weights
 
 
@@ -92,7 +94,7 @@ class LabelPropagation(Task):
     labels : sequence of int
         Labels a class; each is a level.
     alpha, max_rounds, tol
-        See :func:`asbc.evaluate.propagation.propagate`.
+        See :func:`asbc.learn.propagation.propagate`.
     """
 
     labels: Sequence[int] = (1, 2, 5, 10, 15, 20)

@@ -201,7 +201,7 @@ def _regimes(subject: Subject) -> Claim:
     part = subject.parts.get("regimes")
     if part is None:
         return _missing(text, "regimes")
-    k = int(part.rows["neighbors.k"].iloc[0])
+    k = int(part.rows["k_cand"].iloc[0])
     rank, slope = (part.of(f"{m}_median").groupby("scale")["value"].mean() for m in ("rank", "slope"))
     chosen = float(part.of("chosen_rank_median")["value"].mean())
     peak = float(slope.index[int(slope.argmax())])

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.results import ResultsError, collect, runs
+from asbc.runs.results import ResultsError, collect, runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ EXPERIMENTS = (
 )
 
 # What a sweep varies, as a path into a run's settings.
-AXES = {"gamma": "bandwidth.gamma", "k_cand": "neighbors.k", "n_grid": "bandwidth.n_grid"}
+AXES = {"gamma": "bandwidth.gamma", "k_cand": "k_cand", "n_grid": "bandwidth.n_grid"}
 
 # A plain `asbc`, without `experiment=`, can stand in for these if it has measured this.
 _STAND_INS = {"loo": "loo", "lp": "lp", "gamma": "loo", "k_cand": "loo", "n_grid": "loo"}
@@ -231,6 +231,8 @@ def _read(path: Path, status: dict[str, Any]) -> Record:
         if missing:
             raise ResultsError(f"{path}: rows without {', '.join(sorted(missing))}; not what `asbc` writes")
     plain = {str(k): v for k, v in settings.items()} if isinstance(settings, dict) else {}
+    if "k_cand" not in plain and isinstance(plain.get("neighbors"), dict):
+        plain["k_cand"] = plain["neighbors"].get("k")  # where it stood before version 0.2
     return Record(str(status.get("run_id", path.name)), path, status, plain, rows)
 
 
@@ -285,8 +287,9 @@ def _rows(record: Record) -> pd.DataFrame:
 def _alike(record: Record, axis: str | None) -> str:
     """Equal for runs that differ in nothing but the swept setting."""
     flat = _flatten({key: value for key, value in record.settings.items() if key != "data"})
-    if axis == "neighbors.k":
-        flat.pop(axis, None)
+    if axis == "k_cand":
+        flat.pop("k_cand", None)
+        flat.pop("neighbors.k", None)
     elif axis:
         # Methods hold copies of the bandwidth's settings.
         flat = {key: value for key, value in flat.items() if not key.endswith("." + axis.rpartition(".")[2])}

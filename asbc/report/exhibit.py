@@ -32,7 +32,9 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
     started = time.time()
-    code = subprocess.run([sys.executable, "-m", "asbc.cli", f"experiment={experiment}", *arguments]).returncode
+    code = subprocess.run(
+        [sys.executable, "-m", "asbc.runs.command", f"experiment={experiment}", *arguments]
+    ).returncode
     notes = [path for path in out.rglob("job.json") if path.stat().st_mtime >= started - 1]
     folders = [note["path"] for note in (json.loads(path.read_text()) for path in notes) if "path" in note]
     if code or not folders:

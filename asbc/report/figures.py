@@ -81,7 +81,7 @@ def save(figure: Figure, folder: Path) -> list[Path]:
 
 def regimes(part: Part) -> Figure:
     """Figure 1: what local kernels are like from a narrow bandwidth to a wide one."""
-    k = int(part.rows["neighbors.k"].iloc[0])
+    k = int(part.rows["k_cand"].iloc[0])
     chosen = {q: _mean(part.of(f"chosen_scale_{q}")) for q in ("q25", "median", "q75")}
     dimension = _mean(part.of("chosen_dimension_median"))
 

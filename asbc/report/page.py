@@ -229,7 +229,7 @@ def _units(record: Record) -> int:
 def _crowded(part: Part) -> str:
     """A warning where classes are smaller than neighbourhoods: there kNN's accuracy says little of the graph."""
     rows = part.of("loo")
-    ks = [record.setting("neighbors.k") for record in part.records]
+    ks = [record.setting("k_cand") for record in part.records]
     k = max((k for k in ks if isinstance(k, int)), default=0)
     sizes = sorted(int(size) for size in rows["samples"].unique())
     few = [size for size in sizes if 0 < size <= k]  # 0 stands for all samples
@@ -250,7 +250,7 @@ def _setup(part: Part) -> str:
     facts = [
         f"{samples} samples a class" if samples != "0" else "all samples",
         f"{part.rows['trial'].nunique()} trials",
-        f"k = {get('neighbors.k')}" if part.experiment != "k_cand" else "",
+        f"k = {get('k_cand')}" if part.experiment != "k_cand" else "",
         f"{get('neighbors.metric')} distance",
         f"dimension by {get('dimension.estimator')}",
         f"γ = {get('bandwidth.gamma')}" if part.experiment != "gamma" and get("bandwidth.gamma") else "",

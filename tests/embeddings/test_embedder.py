@@ -149,7 +149,7 @@ def embed_command(cache, *overrides):
     """asbc-embed on 23 images of noise."""
     dataset = "embedding.dataset={_target_:tests.embeddings.small.Noise,n:23}"
     return subprocess.Popen(
-        [sys.executable, "-m", "asbc.embeddings.cli", "embedding=encoder", dataset]
+        [sys.executable, "-m", "asbc.embeddings.command", "embedding=encoder", dataset]
         + ["embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides],
         env={**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         cwd=cache.parent,

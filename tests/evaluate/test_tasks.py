@@ -3,8 +3,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import asbc
-from asbc.evaluate.loo import loo_accuracy
-from asbc.evaluate.sample import Method, Sample
+from asbc.evaluate.method import Method
+from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import (
     Alignment,
     Clustering,
@@ -14,6 +14,7 @@ from asbc.evaluate.tasks import (
     Regimes,
     Regret,
 )
+from asbc.learn.vote import loo_accuracy
 
 NNK = Method("nnk", asbc.SpectralBandwidth())
 KNN = Method("uniform")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from asbc.bandwidth import _grid
+from asbc.bandwidth.rule import geometric_grid
 from asbc.kernels import criterion
 from asbc.kernels.distances import neighborhood_distances
 from tests import twins
@@ -17,7 +17,7 @@ def problem(geometry):
 @pytest.mark.parametrize("gamma", [0.3, 1.0, 2.0])
 def test_pruned_search_equals_brute_force(problem, n_grid, gamma):
     _, neighbors, dimension, pairs = problem
-    grid = _grid(neighbors, n_grid, 10, 0.05, 3.0)
+    grid = geometric_grid(neighbors, n_grid, 10, 0.05, 3.0)
     pruned = criterion.search_grid(pairs, grid, gamma * dimension, 30, True)
     brute = criterion.search_grid(pairs, grid, gamma * dimension, 30, False)
     for mine, theirs in zip(pruned[:5], brute[:5], strict=True):
@@ -30,7 +30,7 @@ def test_pruned_search_equals_brute_force(problem, n_grid, gamma):
 
 def test_everything_equals_the_twin(problem):
     X, neighbors, dimension, pairs = problem
-    grid = _grid(neighbors, 12, 10, 0.05, 3.0)
+    grid = geometric_grid(neighbors, 12, 10, 0.05, 3.0)
     column, rank, slope, objective, _, _ = criterion.search_grid(pairs, grid, dimension, 30, True)
     sigma = grid[np.arange(len(grid)), column]
     some = slice(0, 60)
@@ -70,7 +70,7 @@ def test_rank_bounds_hold_and_are_reached():
 
 def test_refined_minimum_is_the_least_of_a_fine_scan(problem):
     _, neighbors, dimension, pairs = problem
-    grid = _grid(neighbors, 48, 10, 0.05, 3.0)
+    grid = geometric_grid(neighbors, 48, 10, 0.05, 3.0)
     column, _, _, best, steepest, _ = criterion.search_grid(pairs, grid, dimension, 30, True)
     each = np.arange(neighbors.n)
     left, right = grid[each, np.maximum(column - 1, 0)], grid[each, np.minimum(column + 1, 47)]
@@ -93,7 +93,7 @@ def test_refined_minimum_is_the_least_of_a_fine_scan(problem):
 
 def test_slopes_over_the_grid(problem):
     X, neighbors, _, pairs = problem
-    grid = _grid(neighbors, 12, 10, 0.05, 3.0)
+    grid = geometric_grid(neighbors, 12, 10, 0.05, 3.0)
     steepest = criterion.grid_slopes(pairs, grid, 30)
     for i in range(0, neighbors.n, 11):
         squared = twins.squared_distances(X[neighbors.indices[i]], X[neighbors.indices[i]])

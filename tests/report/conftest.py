@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from asbc.experiment import run
-from asbc.files import conf_dir
+from asbc.configs import conf_dir
 from asbc.report.evidence import AXES, EXPERIMENTS, read_evidence
+from asbc.runs.experiment import run
 from tests.conftest import curved_clouds
 
 SWEPT = {"gamma": (0.5, 1, 1.5), "k_cand": (15, 20), "n_grid": (12, 24)}
@@ -23,7 +23,7 @@ def run_small(experiment, vectors, out, *overrides):
                 "embedding.name=clouds",
                 "samples_per_class=[10]",
                 "trials=2",
-                "neighbors.k=15",
+                "k_cand=15",
                 "logger=none",
                 "progress=false",
                 f"out={out}",

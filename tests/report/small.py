@@ -3,7 +3,7 @@
 import numpy as np
 
 from asbc.evaluate.hits import pack_hits
-from asbc.results import Run
+from asbc.runs.results import Run
 
 NODES = 400
 
@@ -29,7 +29,7 @@ def rows_of(accuracy, *, metric="loo", levels=(20,), trials=5, seed=0, **columns
                         "metric": metric,
                         "value": right.mean(),
                         "seconds": 0.1,
-                        "neighbors.k": 30,
+                        "k_cand": 30,
                         "scored": scored,
                         "right": packed,
                         **columns,
@@ -40,7 +40,7 @@ def rows_of(accuracy, *, metric="loo", levels=(20,), trials=5, seed=0, **columns
 
 def write_run(root, experiment, rows, *, id=None, dataset="made", finish=True, fingerprint=None, **settings):
     """A run's folder, as `asbc` leaves it."""
-    settings = {"neighbors": {"k": 30}, "bandwidth": {"gamma": 1.0, "n_grid": 12}, "seed": 0, **settings}
+    settings = {"k_cand": 30, "bandwidth": {"gamma": 1.0, "n_grid": 12}, "seed": 0, **settings}
     name = id or f"{experiment}-{len(list(root.glob('*')))}"
     with Run(root, name, settings) as run:
         facts = {} if fingerprint is None else {"fingerprint": fingerprint}

@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from asbc.report.evidence import EXPERIMENTS, read_evidence
-from asbc.results import ResultsError
+from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
@@ -133,7 +133,7 @@ def test_foreign_and_torn_files_are_refused_by_name(tmp_path):
 
 
 def test_runs_that_have_no_rows_yet_are_said_to_be_there(tmp_path):
-    from asbc.results import Run
+    from asbc.runs.results import Run
 
     with Run(tmp_path, "abc", {}) as run:
         run.begin(experiment="loo", dataset="made", encoder="up")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from asbc.report.claims import judge
-from asbc.report.cli import PAGE, main, make_report
+from asbc.report.command import PAGE, main, make_report
 from asbc.report.evidence import EXPERIMENTS
 from asbc.report.page import HEADINGS
-from asbc.results import ResultsError
+from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
@@ -126,7 +126,7 @@ def test_files_of_others_are_not_overwritten(tmp_path):
 
 def test_the_command(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
-    command = [sys.executable, "-m", "asbc.report.cli", str(tmp_path)]
+    command = [sys.executable, "-m", "asbc.report.command", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and Path(done.stdout.strip()) == tmp_path / "report" / PAGE
     (tmp_path / "empty").mkdir()
@@ -136,7 +136,7 @@ def test_the_command(tmp_path):
 
 
 def test_a_failed_run_is_listed_with_its_error(tmp_path):
-    from asbc.results import Run
+    from asbc.runs.results import Run
 
     write_run(tmp_path, "loo", rows_of(BOTH))
     with pytest.raises(ValueError, match="boom"), Run(tmp_path, "bad", {}) as run:
@@ -164,5 +164,5 @@ def test_levels_with_more_candidates_than_classmates_are_named(tmp_path):
     text = make_report([tmp_path / "a"]).read_text()
     assert "At 10, 30 samples a class a node has more candidates (k = 30) than classmates" in text
     assert "averages over levels are dominated by it" in text
-    write_run(tmp_path / "b", "loo", rows, neighbors={"k": 5})
+    write_run(tmp_path / "b", "loo", rows, k_cand=5)
     assert "than classmates" not in make_report([tmp_path / "b"]).read_text()

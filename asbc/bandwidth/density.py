@@ -1,0 +1,108 @@
+"""Coifman and Lafon's normalisation by density, on top of another rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+
+import numpy as np
+
+from asbc.bandwidth.fixed import Fixed
+from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, Vector, bare_choice
+from asbc.neighbors.types import Neighbors
+
+
+class DensityNormalized(Bandwidth):
+    """Coifman and Lafon: weights divided by ``(q_i q_j)^alpha``, q the kernel sum at a node.
+
+    It is a normalisation rather than a choice of sigma, which it takes from another rule.
+
+    Parameters
+    ----------
+    base : Bandwidth, optional
+        The rule for sigma; ``Fixed("mean_knn")`` if None.
+    alpha : float, default=1.0
+        1 removes the sampling density, 0 leaves the weights alone.
+
+    See Also
+    --------
+    Fixed : the rule that it takes its bandwidth from by default.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.DensityNormalized(alpha=0.5))
+    GraphBuilder(bandwidth=DensityNormalized(alpha=0.5), weights='gaussian')
+    """
+
+    def __init__(self, base: Bandwidth | None = None, alpha: float = 1.0):
+        self.base = base
+        self.alpha = alpha
+
+    def _base(self) -> Bandwidth:
+        base = Fixed("mean_knn") if self.base is None else self.base
+        if not isinstance(base, Bandwidth):
+            raise TypeError(f"base must be a rule such as asbc.Fixed(0.5); got {base!r}.")
+        return base
+
+    @property
+    def uses_dimension(self):
+        base = self._base()
+        return base.local or base.uses_dimension
+
+    def summarize(self, X, neighbors, dimension):
+        base = self._base()
+        if not base.local:
+            return base.summarize(X, neighbors, dimension)
+        choice = base.choose(X, neighbors, dimension)
+        return {"sigma": choice.sigma, "factor": density_factor(neighbors, choice.sigma, self.alpha)}
+
+    def resolve(self, summary):
+        base = self._base()
+        if not base.local:
+            return DensityNormalized(base.resolve(summary), self.alpha)
+        return Reweighted(base, np.asarray(summary["sigma"]), np.asarray(summary["factor"]))
+
+    def extend(self, choice, X, neighbors, dimension=None):
+        extended = self._base().extend(choice, X, neighbors, dimension)
+        return replace(extended, reweight=density_factor(neighbors, extended.sigma, self.alpha))
+
+
+class Reweighted(Bandwidth):
+    """A local rule with a factor for every row of X, as they were found.
+
+    Parameters
+    ----------
+    base : Bandwidth
+        A local rule.
+    sigma, factor : (N,) arrays, N the rows of X
+    """
+
+    def __init__(self, base: Bandwidth, sigma: Vector, factor: Vector):
+        self.base = base
+        self.sigma = sigma
+        self.factor = factor
+
+    @property
+    def local(self) -> bool:
+        return True
+
+    @property
+    def whole(self) -> BandwidthChoice:  # type: ignore[override]
+        mutual = self.base.whole is not None and self.base.whole.mutual
+        return bare_choice(self.sigma, mutual=mutual, reweight=self.factor)
+
+    def constant(self, neighbors):
+        return self.base.constant(neighbors)
+
+    def choose(self, X, neighbors, dimension):
+        own = np.array(self.factor[neighbors.first : neighbors.first + neighbors.n])
+        return replace(self.base.choose(X, neighbors, dimension), reweight=own)
+
+
+def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
+    """``q_i^-alpha`` of every node, q the sum of its Gaussian kernel with its neighbours and itself."""
+    if not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha < 0:
+        raise ValueError(f"alpha must be a number of at least 0; got {alpha!r}.")
+    kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))
+    return (1.0 + kernel.sum(axis=1)) ** -alpha

@@ -1,0 +1,55 @@
+"""How other libraries weight the same neighbours, for comparison: arrays in, (n, k) row weights out.
+
+Only the weights are theirs. Normalising and symmetrising are ours for all methods, so that a difference in
+score is a difference in weights.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.neighbors.types import Neighbors
+
+Matrix = NDArray[np.float64]
+
+
+def umap_weights(neighbors: Neighbors) -> Matrix:
+    """UMAP's fuzzy membership: `exp(-max(0, d - rho_i) / s_i)`, rho_i the nearest distance above 0.
+
+    s_i is such that a row sums to log2(k + 1): UMAP counts the node itself among its neighbours, as the one that
+    adds nothing to the sum.
+    """
+    distance = neighbors.distances
+    positive = np.where(distance > 0, distance, np.inf).min(axis=1)
+    beyond = np.maximum(distance - np.where(np.isfinite(positive), positive, 0.0)[:, None], 0.0)
+    target = np.log2(neighbors.k + 1)
+    low = np.zeros(neighbors.n)
+    high = np.full(neighbors.n, np.inf)
+    scale = np.ones(neighbors.n)
+    for _ in range(64):
+        total = np.exp(-beyond / scale[:, None]).sum(axis=1)
+        low, high = np.where(total > target, low, scale), np.where(total > target, scale, high)
+        scale = np.where(np.isinf(high), 2.0 * scale, (low + high) / 2.0)
+    # UMAP's floor: a thousandth of the mean distance (the node itself counted), of the row or else of all.
+    count = neighbors.k + 1
+    mean = np.where(np.isfinite(positive), distance.sum(axis=1) / count, distance.sum() / (neighbors.n * count))
+    scale = np.maximum(np.maximum(scale, 1e-3 * mean), np.finfo(float).tiny)
+    return np.exp(-beyond / scale[:, None])
+
+
+def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
+    """solo-learn's kNN vote: `exp(cos / temperature)`, on unit vectors.
+
+    Rows are scaled so that their largest weight is 1, which changes no vote and cannot overflow.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0; got {temperature}")
+    cosine = 1.0 - neighbors.distances**2 / 2.0
+    return np.exp((cosine - cosine[:, :1]) / temperature)
+
+
+def graph_learning_weights(neighbors: Neighbors) -> Matrix:
+    """GraphLearning's Gaussian weights: `exp(-4 d^2 / d_k^2)`, d_k the distance to the last neighbour."""
+    last = neighbors.distances[:, -1:]
+    return np.exp(-4.0 * (neighbors.distances / np.where(last > 0, last, 1.0)) ** 2)

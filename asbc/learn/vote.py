@@ -1,0 +1,68 @@
+"""Leave-one-out: can a node's neighbours, weighted, tell its label?"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asbc.kernels.vote import vote
+from asbc.learn.labels import encode_labels
+
+
+def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Class that the weighted vote of each node's own row gives; its own label is never used.
+
+    Parameters
+    ----------
+    indices : (n, k) int
+        Neighbours of each node by rising distance, the node itself not among them.
+    weights : (n, k) float
+        Weight of each neighbour, 0 or more; rows need not be normalised.
+    codes : (n,) int
+        Class numbers from 0.
+
+    Returns
+    -------
+    predicted : (n,) int64
+        Class number; -1 where the row is empty. A tie goes to the class of the nearest voter.
+    """
+    indices = np.ascontiguousarray(indices)
+    weights = np.ascontiguousarray(weights, dtype=np.float64)
+    if indices.ndim != 2 or indices.shape != weights.shape:
+        raise ValueError(f"indices and weights must have one shape (n, k); got {indices.shape} and {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("weights must be finite and 0 or more")
+    return vote(indices, weights, np.ascontiguousarray(codes, dtype=np.int64))
+
+
+def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:
+    """Which nodes the leave-one-out vote gets right; an empty row counts as wrong.
+
+    Parameters
+    ----------
+    indices, weights : (n, k)
+        See :func:`loo_predict`.
+    labels : (n,) labels of any kind
+
+    Returns
+    -------
+    hits : (n,) bool
+    """
+    codes, classes = encode_labels(labels, len(indices))  # type: ignore[arg-type]
+    single = np.flatnonzero(np.bincount(codes) == 1)
+    if len(single):
+        shown = ", ".join(str(classes[c]) for c in single[:5]) + (", ..." if len(single) > 5 else "")
+        warnings.warn(
+            f"{len(single)} class(es) with one sample ({shown}): left out, nobody can vote for them, "
+            "so they count as wrong",
+            stacklevel=2,
+        )
+    return loo_predict(indices, weights, codes) == codes
+
+
+def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
+    """Share of nodes that the leave-one-out vote gets right; see :func:`loo_hits`."""
+    return float(loo_hits(indices, weights, labels).mean())

@@ -1,0 +1,7 @@
+"""Who is near whom."""
+
+from asbc.neighbors.recall import LowRecallWarning, Recall
+from asbc.neighbors.search import search_neighbors
+from asbc.neighbors.types import Neighbors
+
+__all__ = ["LowRecallWarning", "Neighbors", "Recall", "search_neighbors"]

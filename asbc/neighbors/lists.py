@@ -1,0 +1,204 @@
+"""Who is near whom, by inverted lists: rows are filed under centroids, and a query looks at its nearest few lists."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import get_num_threads
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from asbc.kernels.distances import listed_distances
+from asbc.kernels.topk import keep_smallest_of
+from asbc.neighbors.exact import Ids, largest_offset, search_exactly
+from asbc.validation import Floats, as_vectors
+
+SPARE = 8  # candidates kept beyond those wanted: single precision may misplace the last few
+SIDE_ROWS = 4096  # rows, and columns, of one matrix product: few enough to stay in the cache
+DOUBTFUL_DISTANCES = 2**20  # distances worked out together for rows in doubt, 8 bytes each
+TRAINING_ROWS_PER_LIST = 32  # rows that k-means sees, for each list it is to find
+KMEANS_ROUNDS = 8  # the lists need to be balanced, not optimal
+
+
+def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
+    """Centres of inverted lists by k-means on a sample: (n_lists, d).
+
+    Rows are assigned by exact search and sums run in a fixed order, so that neither threads nor batches change the
+    result: two machines of a cluster, or a build that was interrupted, must agree on the lists.
+    """
+    rng = np.random.default_rng([seed, n_lists])
+    rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS_PER_LIST * n_lists), replace=False))
+    sample = X[rows]
+    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
+    if spread > 1e15 or 0 < spread < 1e-15:
+        raise ValueError(
+            "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
+            f"got {spread:.3g}. Scale it, or use search='exact'."
+        )
+    sample = np.ascontiguousarray(sample, np.float32)
+    centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
+    for _ in range(KMEANS_ROUNDS):
+        nearest = search_exactly(centroids, 1, sample)
+        labels = nearest.indices[:, 0]
+        counts = np.bincount(labels, minlength=n_lists)
+        sums = np.zeros(centroids.shape)
+        for start in range(0, len(sample), SIDE_ROWS):  # few enough rows to stay in the cache
+            tile = sample[start : start + SIDE_ROWS]
+            each = np.arange(len(tile))
+            belongs = sparse.csr_array((np.ones(len(tile)), (labels[start + each], each)), shape=(n_lists, len(tile)))
+            sums += belongs @ tile.astype(np.float64)
+        present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+        centroids[present] = sums[present] / counts[present, None]
+        if len(empty):  # start again from the rows that are served worst
+            farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
+            centroids[empty] = sample[farthest[: len(empty)]]
+    return centroids
+
+
+class InvertedLists:
+    """Rows filed under their nearest centroid; a query is compared with the rows of its nearest few lists.
+
+    All queries of a block that look at one list are compared with it by one matrix product, which pays where lists
+    are long. The answer is the exact one among the rows of the lists looked
+    at, in order of distance and then id: as in exact search, products in single precision propose, distances in
+    double precision decide, and rows that the rounding error leaves in doubt are compared with every listed row.
+
+    Parameters
+    ----------
+    centroids : (L, d) float32
+    starts : (L + 1,) int64
+        List l holds positions ``starts[l]`` to ``starts[l + 1]``.
+    members : (n,) int64
+        The rows of X by position, list after list, each list in order of id.
+    first_lists : (p + 1,) int64
+        Part q of the residuals holds lists ``first_lists[q]`` to ``first_lists[q + 1]``.
+    parts : p arrays (m, d) float32
+        Rows minus their centroid, by position. They may be memory maps.
+    probes : (n, n_probe) int32
+        The lists that each row of X looks at when it is the query, nearest first.
+    """
+
+    def __init__(self, centroids, starts, members, first_lists, parts, probes):
+        self.centroids = centroids
+        self.starts = starts
+        self.members = members
+        self.first_lists = first_lists
+        self.parts = parts
+        self.probes = probes
+
+    @classmethod
+    def build(cls, X: Floats, n_lists: int, n_probe: int, seed: int) -> InvertedLists:
+        """In memory."""
+        centroids = train_centroids(X, n_lists, seed)
+        probes = nearest_lists(centroids, X, n_probe)
+        labels = probes[:, 0]
+        members, starts = file_under(labels, n_lists)
+        parts = [residuals(X, centroids, members, labels)]
+        return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
+
+    def _list(self, number: int):
+        part = int(np.searchsorted(self.first_lists, number, side="right")) - 1
+        offset = self.starts[self.first_lists[part]]
+        return self.parts[part][self.starts[number] - offset : self.starts[number + 1] - offset]
+
+    def _members(self, number: int) -> Ids:
+        return self.members[self.starts[number] : self.starts[number + 1]]
+
+    def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
+        """The `wanted` nearest in the lists looked at, and a few more, in no order.
+
+        Returns rows of X (m, wanted + spare), -1 for none, and their squared distances, infinity for none.
+        """
+        kept = wanted + SPARE
+        n_probe = self.probes.shape[1]
+        lists = nearest_lists(self.centroids, vectors, n_probe) if rows is None else self.probes[rows]
+        threads = get_num_threads()
+        # Threads take lists in turn, each with heaps of its own: they never wait for each other.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+            scans = pool.map(lambda turn: self._scan(vectors, lists, kept, turn, threads), range(threads))
+            values, positions, reaches = zip(*scans, strict=True)
+        # What a thread has not kept is no nearer than the farthest of what it has kept.
+        bound = np.min([value[:, 0] for value in values], axis=0)
+        value, position = np.concatenate(values, axis=1), np.concatenate(positions, axis=1)
+        if threads > 1:
+            nearest = np.argpartition(value, kept - 1, axis=1)[:, :kept]
+            bound = np.minimum(bound, np.partition(value, kept, axis=1)[:, kept])
+            position = np.take_along_axis(position, nearest, axis=1)
+        found = np.where(position >= 0, self.members[position], -1)
+        error = (X.shape[1] + 16) * np.finfo(np.float32).eps / 2 * np.max(reaches, axis=0) ** 2
+        squared = listed_distances(X, np.ascontiguousarray(vectors), found)
+        certain = np.isinf(bound) | (np.partition(squared, wanted - 1, axis=1)[:, wanted - 1] < bound - error)
+        sizes = np.diff(self.starts)[lists].sum(axis=1)
+        doubtful = np.flatnonzero(~certain)
+        while len(doubtful):
+            # As many rows at once as have a bounded number of distances between them; one at least.
+            widest = np.maximum.accumulate(sizes[doubtful])
+            taken = max(1, int(np.sum(widest * np.arange(1, len(doubtful) + 1) <= DOUBTFUL_DISTANCES)))
+            rows_now, doubtful = doubtful[:taken], doubtful[taken:]
+            every = np.full((taken, max(kept, widest[taken - 1])), -1, np.int64)
+            for line, row in zip(every, rows_now, strict=True):
+                line[: sizes[row]] = np.concatenate([self._members(number) for number in lists[row]])
+            every.sort(axis=1, kind="stable")
+            distances = listed_distances(X, np.ascontiguousarray(vectors[rows_now]), every)
+            # Stable, and so by id among equals; where most are equal, also the quickest.
+            nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]
+            found[rows_now] = np.take_along_axis(every, nearest, axis=1)
+            squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
+        return found, squared
+
+    def _scan(self, vectors, lists, kept: int, turn: int, turns: int):
+        """Every so many-th list against the vectors that look at it: heaps of squared distances and positions.
+
+        The third array is the longest sum of two residuals that met in a product, which limits what rounding can do.
+        """
+        order = np.argsort(lists.ravel(), kind="stable")
+        ends = np.searchsorted(lists.ravel()[order], np.arange(len(self.starts)))
+        values = np.full((len(vectors), kept), np.inf, np.float32)
+        positions = np.full((len(vectors), kept), -1, np.int64)
+        reach = np.zeros(len(vectors))
+        for number in range(turn, len(self.centroids), turns):
+            asking = order[ends[number] : ends[number + 1]] // lists.shape[1]
+            stored = self._list(number)
+            if not len(asking) or not len(stored):
+                continue
+            norms = np.einsum("ij,ij->i", stored, stored)
+            longest = np.sqrt(float(norms.max()))
+            # In tiles: duplicates may have filed any number of rows under one centroid.
+            for first in range(0, len(asking), SIDE_ROWS):
+                some = asking[first : first + SIDE_ROWS]
+                # Relative to the centroid, numbers are small, and so is what single precision loses.
+                query = (vectors[some] - self.centroids[number]).astype(np.float32)
+                lengths = np.einsum("ij,ij->i", query, query)
+                query *= -2.0
+                for start in range(0, len(stored), SIDE_ROWS):
+                    squared = query @ stored[start : start + SIDE_ROWS].T
+                    squared += norms[start : start + SIDE_ROWS]
+                    squared += lengths[:, None]
+                    keep_smallest_of(squared, self.starts[number] + start, some, values, positions)
+                reach[some] = np.maximum(reach[some], np.sqrt(lengths, dtype=float) + longest)
+        return values, positions, reach
+
+
+def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
+    """The lists whose centroids are nearest to each vector: (m, n_probe). The first is the one it is filed under."""
+    return search_exactly(centroids, n_probe, as_vectors(vectors)).indices.astype(np.int32)
+
+
+def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
+    """Rows in order of list and then id (n,), and where each list starts (n_lists + 1,)."""
+    members = np.argsort(labels, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
+    return members, starts
+
+
+def residuals(
+    X: Floats, centroids: NDArray[np.float32], members: Ids, labels: NDArray[np.integer]
+) -> NDArray[np.float32]:
+    """The rows `members` of X minus the centroids of their lists; `labels` are those of all rows."""
+    out = np.empty((len(members), X.shape[1]), np.float32)
+    for start in range(0, len(members), 4096):
+        rows = members[start : start + 4096]
+        out[start : start + 4096] = X[rows] - centroids[labels[rows]]
+    return out

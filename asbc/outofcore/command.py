@@ -1,0 +1,182 @@
+"""The command ``asbc-build``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from asbc.bandwidth import (
+    Bandwidth,
+    DensityNormalized,
+    DimensionMatching,
+    Fixed,
+    LogLog,
+    Perplexity,
+    SelfTuning,
+    SpectralBandwidth,
+)
+from asbc.dimension import ESTIMATORS
+from asbc.export import write_npz, write_parquet
+from asbc.graph import METRICS, GraphBuilder
+from asbc.neighbors.search import OPTIONS
+from asbc.outofcore.driver import BLOCK_NODES, build_graph
+from asbc.outofcore.errors import BuildError
+from asbc.outofcore.storage import load_graph, read_json
+from asbc.weights import KINDS
+
+RULES = (
+    "spectral",
+    "perplexity",
+    "self_tuning",
+    "mean_knn",
+    "median_spectral",
+    "log_log",
+    "dimension_matching",
+    "max_min",
+    "density",
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="asbc-build",
+        description="Build a neighbourhood graph from a file of embeddings, block by block: memory is bounded by the "
+        "block. Stopped or killed, it goes on at the last finished block when the same command is given again.",
+        epilog="Read the result with asbc.load_graph(folder), asbc.load_nodes(folder) and asbc.load_rows(folder).",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("source", help=".npy file (n, d) of float16, float32 or float64; a folder of the embedding store; or a URL")
+    add("folder", type=Path, help="where the graph goes; a folder of its own")
+    graph = parser.add_argument_group("the graph")
+    add = graph.add_argument
+    add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
+    add("--weights", choices=KINDS, default="nnk", help="how neighbours are weighted")
+    add("--bandwidth", default="spectral", metavar="RULE", help=f"{', '.join(RULES)}, or a number")
+    add(
+        "--gamma", type=float, default=1.0, help="of the spectral rule: the rank wanted, as a multiple of the dimension"
+    )
+    add("--n-grid", type=int, default=12, metavar="N", help="of the spectral rule: bandwidths considered per node")
+    add("--refine", action="store_true", help="of the spectral rule: search on between grid points")
+    add("--beta", type=float, default=2.0, help="of the perplexity rule")
+    add("--k-min", type=int, default=6, metavar="N", help="the least neighbours that NNK may leave a node")
+    add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
+    add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how the two directions of an edge meet")
+    add("--metric", choices=METRICS, default="euclidean", help="cosine scales every vector to unit length first")
+    add("--dimension", choices=ESTIMATORS, default="mst", help="the estimate of intrinsic dimension")
+    add("--seed", type=int, default=0, help="of the dimension, the lists and the sample that recall is measured on")
+    search = parser.add_argument_group("the search", "options that belong to another kind of search are refused")
+    add = search.add_argument
+    add("--search", choices=tuple(OPTIONS), default="ivf", help="hnsw and nn_descent hold all vectors in memory")
+    helps = {
+        "n_lists": "ivf: inverted lists (by default about 2 sqrt(n))",
+        "n_probe": "ivf: lists looked at per node (8)",
+        "links": "hnsw: links per node (32)",
+        "ef_construction": "hnsw: candidates kept while building (100)",
+        "ef_search": "hnsw: candidates kept while searching (128)",
+        "n_trees": "nn_descent: trees to start from",
+    }
+    for name, text in helps.items():
+        add(f"--{name.replace('_', '-')}", type=int, metavar="N", default=argparse.SUPPRESS, help=text)
+    work = parser.add_argument_group("the work")
+    add = work.add_argument
+    add("--block", type=int, default=BLOCK_NODES, metavar="N", help="nodes per block")
+    add("--engine", choices=("local", "dask"), default="local", help="this process, or the workers of a Dask cluster")
+    add("--scheduler", metavar="ADDRESS", help="dask: a running scheduler; without it a cluster is started here")
+    add("--workers", type=int, default=2, metavar="N", help="dask: processes of a cluster that is started here")
+    add("--npz", type=Path, metavar="FILE", help="also write the graph for scipy.sparse.load_npz")
+    add("--parquet", type=Path, metavar="FILE", help="also write its edges as a Parquet table")
+    add("--quiet", action="store_true", help="no progress bars, no summary")
+    return parser
+
+
+def _rule(args: argparse.Namespace) -> Bandwidth:
+    k_mle = min(10, args.k_cand)  # with fewer than ten candidates, the last of them
+    rules = {
+        "spectral": lambda: SpectralBandwidth(gamma=args.gamma, n_grid=args.n_grid, refine=args.refine, k_mle=k_mle),
+        "perplexity": lambda: Perplexity(beta=args.beta),
+        "self_tuning": SelfTuning,
+        "mean_knn": lambda: Fixed("mean_knn", k_mle=k_mle),
+        "median_spectral": lambda: Fixed("median_spectral", k_mle=k_mle),
+        "log_log": lambda: LogLog(k_mle=k_mle),
+        "dimension_matching": lambda: DimensionMatching("slope", k_mle=k_mle),
+        "max_min": lambda: DimensionMatching("max_min", k_mle=k_mle),
+        "density": lambda: DensityNormalized(Fixed("mean_knn", k_mle=k_mle)),
+    }
+    if args.bandwidth in rules:
+        return rules[args.bandwidth]()
+    try:
+        return Fixed(float(args.bandwidth))
+    except ValueError:
+        raise ValueError(f"--bandwidth must be {', '.join(RULES)} or a number; got {args.bandwidth!r}.") from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    options = {name: getattr(args, name) for kind in OPTIONS.values() for name in kind if hasattr(args, name)}
+    try:
+        builder = GraphBuilder(
+            weights=args.weights,
+            bandwidth=_rule(args),
+            sharpen=args.sharpen,
+            k_cand=args.k_cand,
+            k_min=args.k_min,
+            symmetrize=None if args.symmetrize == "none" else args.symmetrize,
+            metric=args.metric,
+            dimension=args.dimension,
+            random_state=args.seed,
+        )
+        manifest = build_graph(
+            args.source,
+            args.folder,
+            builder,
+            search=args.search,
+            search_options=options,
+            block=args.block,
+            engine=args.engine,
+            scheduler=args.scheduler,
+            workers=args.workers,
+            progress=not args.quiet,
+        )
+        if args.npz or args.parquet:
+            graph = load_graph(args.folder)
+            if args.npz:
+                write_npz(graph, args.npz)
+            if args.parquet:
+                write_parquet(graph, args.parquet)
+    except KeyboardInterrupt:
+        print(
+            f"asbc-build: stopped; the same command goes on from the last finished block in {args.folder}.",
+            file=sys.stderr,
+        )
+        return 130
+    except (BuildError, ImportError, OSError, TypeError, ValueError) as error:
+        print(f"asbc-build: {error}", file=sys.stderr)
+        return 1
+    if not args.quiet:
+        _summary(args.folder, manifest)
+    return 0
+
+
+def _summary(folder: Path, manifest: dict) -> None:
+    timing = read_json(folder / "timing.json")
+    lines = [
+        ("nodes", f"{manifest['n']:,} x {manifest['d']} {manifest['dtype']}"),
+        ("edges", f"{manifest['edges']:,}, {manifest['edges'] / manifest['n']:.1f} per node"),
+        ("metric", manifest["builder"]["metric"]),
+    ]
+    recall = manifest["recall"]
+    if recall is not None:
+        interval = 1.96 * recall["standard_error"]
+        lines.append((f"recall@{manifest['k']}", f"{recall['value']:.4f} ± {interval:.4f} on {recall['sample']} nodes"))
+    lines += [(f"  {stage}", f"{seconds:.1f} s") for stage, seconds in timing["seconds"].items()]
+    lines.append(("seconds", f"{timing['total_seconds']:.1f} ({timing['engine']} engine)"))
+    lines.append(("peak memory", f"{timing['peak_bytes'] / 2**30:.2f} GiB"))
+    print(folder)
+    for name, value in lines:
+        print(f"  {name:<14} {value}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,376 @@
+"""From a file of embeddings to a graph on disk, block by block.
+
+The work is cut into stages, and a stage into blocks of nodes. A block reads memory maps and the parts of earlier
+stages, and writes one part: whole, under its final name, or not at all. So memory is bounded by the block, a build
+that was killed goes on with the parts that are missing, and blocks may run anywhere in any order. What a block writes
+depends on nothing but the plan, the vectors and earlier parts, which makes the result the same to the last bit
+for every engine, number of workers and history of interruptions.
+
+Stages: ``check`` the vectors; ``assign`` rows to inverted lists and write the ``lists`` (``ivf`` only); ``neighbors``;
+``survey`` (what a rule that needs all nodes asks of each
+block, as often as it asks); ``rows`` (dimension, bandwidth, weights); ``transpose`` the edges and put the ``graph`` together; then parts are joined.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.bandwidth.rule import fill_constant
+from asbc.files import whole_path
+from asbc.graph import GraphBuilder
+from asbc.neighbors.external import HNSW, nn_descent_candidates
+from asbc.neighbors.lists import file_under, train_centroids
+from asbc.neighbors.recall import Recall, measure_recall, warn_of_recall
+from asbc.neighbors.search import find_rows
+from asbc.outofcore.engine import open_engine
+from asbc.outofcore.errors import BuildError
+from asbc.outofcore.folder import BuildFolder, opened
+from asbc.outofcore.guard import clear_errors, locked, sweep
+from asbc.outofcore.plan import check_same_plan, check_space, converted, make_plan, rule_to_json, vectors_in_plan
+from asbc.outofcore.progress import Progress
+from asbc.outofcore.source import find_vectors, is_url, local_copy
+from asbc.outofcore.stages import compare_block, run_block
+from asbc.outofcore.storage import (
+    GraphFileError,
+    check_files,
+    open_array,
+    read_graph_manifest,
+    read_json,
+    read_part,
+    write_array,
+    write_joined,
+    write_json,
+)
+from asbc.validation import as_vectors, normalize
+from asbc.weights import warn_of_empty_rows
+
+BLOCK_NODES = 16384
+NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
+
+
+def build_graph(
+    source: str | os.PathLike,
+    folder: str | os.PathLike,
+    builder: GraphBuilder | None = None,
+    *,
+    search: str = "ivf",
+    search_options: Mapping[str, int] | None = None,
+    block: int = BLOCK_NODES,
+    engine: str = "local",
+    scheduler: str | None = None,
+    workers: int = 2,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Build a graph on disk. Started again after an interruption, it goes on where it was.
+
+    Parameters
+    ----------
+    source : path
+        ``.npy`` file (n, d), a folder of the embedding store, or a URL that fsspec reads, which is copied first.
+    folder : path
+        The build's own folder. Another build of the same plan is continued there; any other is refused.
+    builder : GraphBuilder, optional
+        Weights, bandwidth, metric and the rest; ``GraphBuilder()`` if None, whose metric is euclidean.
+    search : {"ivf", "exact", "hnsw", "nn_descent"}
+        The last two hold all vectors in memory.
+    search_options : mapping, optional
+        ``n_lists``, ``n_probe`` and so on, see :func:`asbc.search_neighbors`.
+    block : int
+        Nodes per block. Memory goes with it, results do not.
+    engine, scheduler, workers
+        See :func:`asbc.outofcore.engine.open_engine`.
+    progress : bool
+        Show bars with the time left.
+
+    Returns
+    -------
+    The manifest. :func:`asbc.load_graph` opens the graph.
+    """
+    folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
+    plan = make_plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
+    if not is_url(source) and not Path(source).exists():
+        raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"{folder}: a file; the build needs a folder of its own.")
+    with clear_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with clear_errors(folder), locked(folder):
+        local_source = local_copy(os.fspath(source), folder)
+        vectors_path, labels = find_vectors(local_source)
+        vectors = open_array(vectors_path, **labels)
+        plan |= vectors_in_plan(vectors, vectors_path, plan)
+        if (folder / "plan.json").is_file():
+            check_same_plan(folder, plan)
+            if (folder / "manifest.json").is_file():
+                return _finished(folder)
+        else:
+            # A start that was killed as it wrote its plan has left no more than that behind.
+            names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
+            strangers = [name for name in names if name not in ("build.lock", "source")]
+            if strangers:
+                raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
+            check_space(folder, plan)
+            write_json(folder / "plan.json", plan)
+        # Where the vectors are may change between starts, so it is not part of the plan.
+        write_json(folder / "scratch" / "source.json", {"path": os.fspath(vectors_path.resolve())})
+        sweep(folder)
+        with open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
+            return _Build(folder, plan, run, progress).finish()
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    """The manifest of a build that is done, after a look at the size of its files."""
+    try:
+        manifest = read_graph_manifest(folder)
+        check_files(folder, manifest)
+    except (GraphFileError, FileNotFoundError) as error:
+        raise BuildError(
+            f"{error} The build had finished, and its parts are gone: remove {folder} and build it anew."
+        ) from error
+    shutil.rmtree(folder / "scratch", ignore_errors=True)  # a kill may have come just before that
+    return manifest
+
+
+class _Build:
+    """What happens between the blocks: it starts stages, and works out what needs all nodes."""
+
+    def __init__(self, folder: Path, plan: dict[str, Any], engine, progress: bool):
+        self.folder = folder
+        self.plan = plan
+        self.engine = engine
+        self.job = opened(os.fspath(folder))
+        self.progress = Progress(progress)
+        self.resumed: dict[str, int] = {}
+
+    def finish(self) -> dict[str, Any]:
+        begun = time.perf_counter()
+        self._prepare()
+        self._search()
+        self._stage("neighbors")
+        if self.job.weighted:
+            self._survey()
+        self._stage("rows")
+        if self.job.weighted:
+            self._fill_bandwidths()
+        if self.plan["builder"]["symmetrize"]:
+            self._stage("transpose")
+        self._stage("graph")
+        with self.progress.step("join"):
+            manifest = self._join()
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        write_json(
+            self.folder / "timing.json",
+            {
+                "engine": self.engine.name,
+                "cores": os.cpu_count(),
+                "seconds": {name: round(value, 3) for name, value in self.progress.seconds.items()},
+                "total_seconds": round(time.perf_counter() - begun, 3),
+                # Of this process: it does all the work of the local engine and little of a cluster's.
+                "cpu_seconds": round(own.ru_utime + own.ru_stime, 3),
+                "peak_bytes": own.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+                "blocks_found_finished": self.resumed,
+            },
+        )
+        write_json(self.folder / "manifest.json", manifest)
+        shutil.rmtree(self.folder / "scratch", ignore_errors=True)
+        return manifest
+
+    def _stage(self, stage: str) -> None:
+        blocks = range(self.job.count(stage))
+        missing = [block for block in blocks if not self.job.part(stage, block).is_file()]
+        self.resumed[stage] = len(blocks) - len(missing)
+        self._run(stage, run_block, stage, missing, len(blocks))
+
+    def _run(self, name: str, function, stage: str, blocks: list[int], total: int) -> None:
+        """Call `function` for some of a stage's `total` blocks, with a bar of that name."""
+        with self.progress.blocks(name, total, total - len(blocks)) as advance:
+            for _ in self.engine.run(function, os.fspath(self.folder), stage, blocks):
+                advance()
+
+    def _once(self, path: Path, make: Callable[[], NDArray]) -> None:
+        """Make one array that belongs to no block, unless an earlier start has."""
+        if not path.is_file():
+            write_array(path, make())
+
+    def _prepare(self) -> None:
+        checked = [block for block, path in enumerate(self.job.parts("check")) if path.is_file()]
+        if checked:
+            self._run("compare", compare_block, "check", checked, len(checked))
+        self._stage("check")
+        if converted(self.plan) and not self.job.converted.is_file():
+            with self.progress.step("convert"):
+                shape = (self.plan["n"], self.plan["d"])
+                dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
+                prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
+                write_joined(self.job.converted, dtype, shape, map(prepare, _slices(self.job.source, BLOCK_NODES)))
+
+    def _search(self) -> None:
+        """Make the index that the blocks will search, and measure what it finds."""
+        job, plan = self.job, self.plan
+        options, seed = plan["search_options"], plan["builder"]["random_state"]
+        if plan["search"] == "exact":
+            return
+        if plan["search"] == "ivf":
+            self._inverted_lists(options["n_lists"], options["n_probe"], seed)
+        elif plan["search"] == "hnsw" and not (job.scratch / "index.faiss").is_file():
+            with self.progress.step("index"), whole_path(job.scratch / "index.faiss") as temporary:
+                HNSW.build(job.X, options).save(temporary)
+        elif plan["search"] == "nn_descent":
+            with self.progress.step("index"):
+                self._once(
+                    job.scratch / "candidates.npy",
+                    lambda: nn_descent_candidates(job.X, plan["k"], options["n_trees"], seed),
+                )
+        if not (job.scratch / "recall.json").is_file():
+            with self.progress.step("recall"):
+                recall = _measured(job)
+                write_json(job.scratch / "recall.json", asdict(recall))
+                warn_of_recall(recall, plan["search"], options)
+
+    def _inverted_lists(self, n_lists: int, n_probe: int, seed: int) -> None:
+        job, plan = self.job, self.plan
+        with self.progress.step("train"):
+            self._once(job.scratch / "centroids.npy", lambda: train_centroids(job.X, n_lists, seed))
+        self._stage("assign")
+        with self.progress.step("order"):
+            names = ("probes", "members", "first_lists", "starts")
+            if not all((job.scratch / f"{name}.npy").is_file() for name in names):
+                probes = (read_part(path, "probes")[0] for path in job.parts("assign"))
+                write_joined(job.scratch / "probes.npy", np.int32, (plan["n"], n_probe), probes)
+                members, starts = file_under(job.array("probes")[:, 0], n_lists)
+                write_array(job.scratch / "members.npy", members)
+                write_array(job.scratch / "first_lists.npy", _list_groups(starts, plan["block"]))
+                write_array(job.scratch / "starts.npy", starts)
+        self._stage("lists")
+
+    def _survey(self) -> None:
+        """Bring the rule, and the estimate of dimension, to a form that looks at nodes one by one.
+
+        Each round asks every block for what the rule needs of it, and lets the rule resolve itself with the answers,
+        which lie in memory maps: at most some arrays with one number per node are held.
+        """
+        job = self.job
+        if self.plan["builder"]["dimension"] == "two_nn" and not (job.scratch / "log_ratio.npy").is_file():
+            estimate = self._unresolved_dimension()
+            ratios = [estimate.summarize(job.neighbors(block))["log_ratio"] for block in range(job.count("neighbors"))]
+            write_array(job.scratch / "log_ratio.npy", np.concatenate(ratios))
+        if (job.scratch / "rule.json").is_file():
+            return
+        surveys = 0
+        while not (rule := job.rule_after(surveys)).local:
+            stage = f"survey-{surveys}"
+            self._stage(stage)
+            surveys += 1
+            folder = job.scratch / f"rule-{surveys}"
+            if not (folder / "rule.json").is_file():
+                with self.progress.step("resolve"):
+                    resolved = rule.resolve(self._joined_survey(stage))
+                    write_json(folder / "rule.json", rule_to_json(resolved, folder))
+        write_json(job.scratch / "rule.json", {"surveys": surveys})
+
+    def _unresolved_dimension(self):
+        return GraphBuilder(**self.plan["builder"]).dimension_estimate()
+
+    def _joined_survey(self, stage: str) -> dict[str, NDArray]:
+        """The answers of all blocks, joined on disk so that wide ones need not fit into memory."""
+        job = self.job
+        first = np.load(job.part(stage, 0), allow_pickle=False)
+        joined = {}
+        for name in first.files:
+            path = job.scratch / f"{stage}-{name}.npy"
+            shape = (self.plan["n"], *first[name].shape[1:])
+            pieces = (read_part(part, name)[0] for part in job.parts(stage))
+            write_joined(path, first[name].dtype, shape, pieces)
+            joined[name] = open_array(path)
+        return joined
+
+    def _fill_bandwidths(self) -> None:
+        """Nodes whose neighbours all coincide take the median bandwidth of the others, known only now.
+
+        Their weights do not depend on it: all distances are zero.
+        """
+        if (self.job.scratch / "filled.npy").is_file():
+            return
+        parts = [read_part(path, "sigma", "constant", "empty") for path in self.job.parts("rows")]
+        warn_of_empty_rows(int(sum(part[2] for part in parts)), self.plan["n"])
+        sigma, constant = (np.concatenate([part[i] for part in parts]) for i in range(2))
+        write_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
+
+    def _join(self) -> dict[str, Any]:
+        job, plan = self.job, self.plan
+        n, k = plan["n"], plan["k"]
+        files: dict[str, dict[str, Any]] = {}
+
+        def join(name: str, stage: str, key: str, dtype, shape: tuple[int, ...]) -> None:
+            pieces = (read_part(path, key)[0] for path in job.parts(stage))
+            write_joined(self.folder / name, dtype, shape, pieces)
+            files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape)}
+
+        id_type = np.int32 if n < 2**31 else np.int64
+        join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
+        join("rows/distances.npy", "neighbors", "distances", np.float64, (n, k))
+        join("rows/weights.npy", "graph", "weights", np.float64, (n, k))
+        if job.weighted:
+            for name in NODE_ARRAYS:
+                if name != "sigma":
+                    join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
+            sigma = open_array(job.scratch / "filled.npy")
+            write_joined(self.folder / "nodes/sigma.npy", np.float64, (n,), [sigma])
+            files["nodes/sigma.npy"] = {"dtype": "<f8", "shape": [n]}
+        counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        edges = int(indptr[-1])
+        # One dtype for both, or scipy would convert, and so read, all of them.
+        index_type = np.int32 if max(edges, n) < 2**31 else np.int64
+        write_array(self.folder / "graph/indptr.npy", indptr.astype(index_type))
+        files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1]}
+        join("graph/indices.npy", "graph", "columns", index_type, (edges,))
+        join("graph/data.npy", "graph", "values", np.float64, (edges,))
+        for name, listed in files.items():
+            listed["bytes"] = (self.folder / name).stat().st_size
+        repaired = sum(int(read_part(path, "repaired")[0]) for path in job.parts("neighbors"))
+        recall = read_json(job.scratch / "recall.json") if plan["search"] != "exact" else None
+        return {
+            **plan,
+            "edges": edges,
+            "files": files,
+            "recall": recall,
+            "rows_searched_exactly": n if plan["search"] == "exact" else repaired,
+        }
+
+
+def _slices(array: NDArray, step: int) -> Iterator[NDArray]:
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def _list_groups(starts: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+    """Cut the lists into groups of about `block` rows: the first list of each, and the number of lists."""
+    firsts = [0]
+    for number in range(1, len(starts) - 1):
+        if starts[number + 1] - starts[firsts[-1]] > block:
+            firsts.append(number)
+    return np.array([*firsts, len(starts) - 1])
+
+
+def _measured(job: BuildFolder) -> Recall:
+    k = job.plan["k"]
+    return measure_recall(
+        job.X,
+        job.X,
+        k,
+        lambda nodes: find_rows(job.X, nodes, job.index, k)[1],
+        among_rows=True,
+        seed=job.plan["builder"]["random_state"],
+    )

@@ -1,0 +1,218 @@
+"""Where blocks of work run: in this process, or on the workers of a Dask cluster.
+
+An engine has ``run(function, folder, stage, blocks)``, which calls ``function(folder, stage, block)`` for each block
+and yields the blocks as they are done. Calls carry a path and two small values and return nothing: data stays in files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from asbc.outofcore.errors import EngineError
+from asbc.validation import whole_number
+from asbc.version import __version__
+
+Work = Callable[[str, str, int], None]
+
+CONNECT_SECONDS = 8  # that a scheduler has to answer
+WORKER_SECONDS = 60  # that a scheduler has to find a worker
+_one_at_a_time = threading.Lock()
+
+
+class LocalEngine:
+    """One block after another, each on all cores."""
+
+    name = "local"
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        for block in blocks:
+            function(folder, stage, block)
+            yield block
+
+
+class DaskEngine:
+    """Blocks as tasks of a Dask cluster."""
+
+    name = "dask"
+
+    def __init__(self, client):
+        self._client = client
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        from concurrent.futures import CancelledError
+
+        from dask.distributed import KilledWorker, as_completed
+        from distributed.comm import CommClosedError
+
+        lost = EngineError(
+            f"the Dask scheduler was lost in stage {stage!r}. Finished blocks are kept: the same command goes on from "
+            "there, with a scheduler that is running or with the local engine."
+        )
+        futures = {}
+        try:
+            for block in blocks:
+                # A key of its own: a build that was removed and started anew must not be answered from memory.
+                key = f"{stage}-{block}-{uuid.uuid4().hex}"
+                futures[self._client.submit(_on_worker, function, folder, stage, block, pure=False, key=key)] = block
+            for future in as_completed(list(futures)):
+                # Nobody but a client that lost its scheduler cancels: errors of the block arrive as they were raised.
+                if future.status == "cancelled":
+                    raise lost
+                try:
+                    future.result()
+                except KilledWorker as error:
+                    raise EngineError(
+                        f"block {futures[future]} of stage {stage!r} ended several workers. Most often they have too "
+                        "little memory: give them more, or make blocks smaller."
+                    ) from error
+                future.release()
+                yield futures[future]
+        except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
+            raise lost from error
+        finally:
+            if self._client.status == "running":
+                self._client.cancel([future for future in futures if not future.done()])
+
+
+def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
+    """Run one block on the threads that the worker was given, whatever libraries would take by themselves."""
+    import numba
+    from dask.distributed import get_worker
+
+    threads = max(1, min(get_worker().state.nthreads, numba.get_num_threads()))
+    # Compiled code with its own threads must not be entered by two tasks of one process.
+    with _one_at_a_time:
+        numba.set_num_threads(threads)
+        try:
+            import faiss
+        except ImportError:
+            pass
+        else:
+            faiss.omp_set_num_threads(threads)
+        function(folder, stage, block)
+
+
+def _stamp(folder: str) -> int:
+    with open(os.path.join(folder, "plan.json"), "rb") as file:
+        return zlib.crc32(file.read())
+
+
+def _sees(folder: str, stamp: int) -> str | None:
+    """What keeps this worker from working in `folder`, whose plan has that stamp; None if nothing does."""
+    if not os.path.isfile(os.path.join(folder, "plan.json")):
+        return f"does not see {folder}"
+    if _stamp(folder) != stamp:
+        return f"sees another folder as {folder}: its plan.json differs"
+    if not os.access(folder, os.W_OK):
+        return f"cannot write to {folder}"
+    with open(os.path.join(folder, "plan.json")) as file:
+        if json.load(file)["version"] != __version__:
+            return f"has another version of asbc, {__version__}"
+    with open(os.path.join(folder, "scratch", "source.json")) as file:
+        vectors = json.load(file)["path"]
+    if not os.access(vectors, os.R_OK):
+        return f"cannot read the vectors, {vectors}"
+    return None
+
+
+@contextmanager
+def open_engine(engine: str, folder: str, *, scheduler: str | None = None, workers: int = 2) -> Iterator:
+    """The engine by name.
+
+    Parameters
+    ----------
+    engine : {"local", "dask"}
+    folder : str
+        Where the build writes. All workers must see it.
+    scheduler : str, optional
+        Address of a running Dask scheduler, or the file that it wrote. By default a cluster is started on this machine.
+    workers : int
+        Processes of that cluster, one thread each.
+    """
+    if engine == "local":
+        if scheduler is not None:
+            raise ValueError("scheduler goes with engine='dask'; got it with engine='local'.")
+        yield LocalEngine()
+        return
+    if engine != "dask":
+        raise ValueError(f"engine must be 'local' or 'dask'; got {engine!r}.")
+    workers = whole_number(workers, "workers", 1)
+    try:
+        from dask.distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ImportError("engine='dask' needs dask and distributed: pip install 'asbc[scale]'.") from error
+    if scheduler is None:
+        # No memory limit: Dask counts pages of memory maps, which the system takes back when it needs them.
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+        )
+        with cluster, Client(cluster) as client:
+            yield DaskEngine(_checked(client, folder))
+        return
+    try:
+        address = scheduler
+        if os.path.isfile(scheduler):
+            with open(scheduler) as file:
+                address = json.load(file)["address"]
+        # In a thread of its own, because a notebook has a loop running in this one.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _greet(address)).result()
+        client = Client(address, timeout=CONNECT_SECONDS)
+    except Exception as error:  # what a peer that is not Dask sends may fail in any way
+        reason = str(error) or f"nothing came back in {CONNECT_SECONDS} s"
+        raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}: {reason}).") from error
+    try:
+        yield DaskEngine(_checked(client, folder))
+    finally:
+        loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
+        levels = [logger.level for logger in loggers]
+        if client.status != "running":  # it is looking for its scheduler, and would log a traceback when told to stop
+            for logger in loggers:
+                logger.setLevel(logging.CRITICAL)
+        client.close(timeout=CONNECT_SECONDS)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+async def _greet(address: str) -> None:
+    """Ask the scheduler who it is. A client would wait without limit for a peer that accepts and says nothing."""
+    from distributed import rpc
+    from distributed.security import Security
+
+    async def ask() -> None:
+        async with rpc(
+            address, timeout=CONNECT_SECONDS, connection_args=Security().get_connection_args("client")
+        ) as peer:
+            identity = await peer.identity()
+            if identity.get("type") != "Scheduler":
+                raise TypeError(f"it is a {identity.get('type')}, not a scheduler")
+
+    await asyncio.wait_for(ask(), CONNECT_SECONDS)
+
+
+def _checked(client, folder: str):
+    from distributed.comm import CommClosedError
+
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError as error:
+        raise EngineError(f"the Dask scheduler has no worker after {WORKER_SECONDS} s.") from error
+    try:
+        problems = client.run(_sees, folder, _stamp(folder))
+    except (CommClosedError, asyncio.TimeoutError) as error:
+        raise EngineError(f"the Dask cluster was lost while its workers were checked ({error}).") from error
+    for address, problem in problems.items():
+        if problem:
+            raise EngineError(
+                f"Dask worker {address} {problem}. All workers need the same folder, vectors and version."
+            )
+    return client

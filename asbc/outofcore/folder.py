@@ -1,0 +1,136 @@
+"""A build's folder as its blocks see it: the plan, the memory maps, and where the parts are."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.bandwidth import Bandwidth
+from asbc.dimension import Dimension
+from asbc.neighbors.external import HNSW, Listed
+from asbc.neighbors.lists import InvertedLists
+from asbc.neighbors.types import Neighbors
+from asbc.outofcore.plan import converted, rule_from_json
+from asbc.outofcore.storage import GraphFileError, open_array, read_json, read_part
+from asbc.validation import Floats
+
+MADE_ANEW = "Remove it and start again, and it is made anew."
+
+
+class BuildFolder:
+    """A build's folder as its blocks see it: the plan, the memory maps, and where parts are."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self.converted = self.scratch / "vectors.npy"
+        self.plan = read_json(folder / "plan.json")
+
+    @property
+    def weighted(self) -> bool:
+        """Whether there is a bandwidth at all; uniform weights have none."""
+        return self.plan["bandwidth"] is not None
+
+    def part(self, stage: str, block: int) -> Path:
+        return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
+
+    def parts(self, stage: str) -> list[Path]:
+        return [self.part(stage, block) for block in range(self.count(stage))]
+
+    def count(self, stage: str) -> int:
+        if stage == "lists":
+            return len(self.array("first_lists")) - 1
+        return -(-self.plan["n"] // self.plan["block"])
+
+    def nodes(self, block: int) -> tuple[int, int]:
+        start = block * self.plan["block"]
+        return start, min(start + self.plan["block"], self.plan["n"])
+
+    def array(self, name: str) -> NDArray:
+        return open_part(self.scratch / f"{name}.npy")
+
+    @functools.cached_property
+    def source(self) -> NDArray:
+        path = Path(read_json(self.scratch / "source.json")["path"])
+        return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
+
+    @functools.cached_property
+    def X(self) -> Floats:
+        return open_array(self.converted) if converted(self.plan) else self.source
+
+    @functools.cached_property
+    def center(self) -> float:
+        """The median bandwidth, once all are known."""
+        return float(np.median(self.array("filled")))
+
+    @functools.cached_property
+    def rule(self) -> Bandwidth:
+        """The rule for sigma, once it is resolved to one that looks at nodes one by one."""
+        return self.rule_after(int(read_json(self.scratch / "rule.json")["surveys"]))
+
+    def rule_after(self, surveys: int) -> Bandwidth:
+        """The rule for sigma after so many surveys of all blocks; after none of them, it is the plan's."""
+        if surveys == 0:
+            return rule_from_json(self.plan["bandwidth"])
+        folder = self.scratch / f"rule-{surveys}"
+        return rule_from_json(read_json(folder / "rule.json"), folder)
+
+    @functools.cached_property
+    def dimension(self) -> Dimension:
+        """The estimate of dimension, which looks at nodes one by one."""
+        settings = self.plan["builder"]
+        estimate = Dimension(settings["dimension"], n_rep=settings["n_rep"], k=min(10, self.plan["k"]))
+        return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
+
+    def neighbors(self, block: int) -> Neighbors:
+        """The neighbours that were found for a block."""
+        indices, distances = read_part(self.part("neighbors", block), "indices", "distances")
+        return Neighbors(indices, distances, first=self.nodes(block)[0])
+
+    @functools.cached_property
+    def index(self):
+        search, options = self.plan["search"], self.plan["search_options"]
+        if search == "ivf":
+            return InvertedLists(
+                self.array("centroids"),
+                self.array("starts"),
+                self.array("members"),
+                self.array("first_lists"),
+                [open_part(path) for path in self.parts("lists")],
+                self.array("probes"),
+            )
+        if search == "hnsw":
+            path = self.scratch / "index.faiss"
+            try:
+                return HNSW.open(path, options["ef_search"])
+            except RuntimeError as error:
+                raise GraphFileError(f"{path}: damaged ({error}). {MADE_ANEW}") from error
+        if search == "nn_descent":
+            return Listed(self.array("candidates"))
+        return None
+
+
+def open_part(path: Path, dtype: Any = None) -> NDArray:
+    try:
+        return open_array(path, dtype)
+    except GraphFileError as error:
+        raise GraphFileError(f"{error} {MADE_ANEW}") from error
+
+
+def opened(folder: str) -> BuildFolder:
+    """A build's folder, with its maps and its index kept open from block to block.
+
+    Every start of a build writes ``source.json`` anew. So a worker that outlives one start and serves the next sees
+    another time of writing, and opens the folder afresh.
+    """
+    return _opened(folder, os.stat(os.path.join(folder, "scratch", "source.json")).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: str, time_written: int) -> BuildFolder:
+    return BuildFolder(Path(folder))

@@ -1,0 +1,54 @@
+"""A build's folder kept safe: one build at a time, clear words for a full disk, no remains of killed writers."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from asbc.files import DISK_FULL
+from asbc.outofcore.errors import BuildError
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other builds out. The system lets go of the lock when the process ends, however it ends."""
+    with open(folder / "build.lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            lock.seek(0)
+            owner = lock.read().strip() or "another process"
+            raise BuildError(f"{folder}: another build is writing here ({owner}); wait for it, or stop it.") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        lock.flush()
+        yield
+
+
+@contextmanager
+def clear_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise BuildError(
+                f"{folder}: the disk is full, or a file may not grow any more ({error.strerror}). Finished parts are "
+                "kept: make room and start again."
+            ) from error
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed have left."""
+    own = (folder.glob(f".{name}.json.*") for name in ("plan", "manifest", "timing"))
+    places = itertools.chain(*own, *((folder / name).rglob(".*") for name in ("scratch", "graph", "nodes", "rows")))
+    for leftover in places:
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)

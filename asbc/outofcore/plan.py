@@ -1,0 +1,170 @@
+"""What a build will do, written down before it begins: a build that goes on must find the same plan again."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import warnings
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import asbc.bandwidth
+from asbc.bandwidth import Bandwidth
+from asbc.graph import GraphBuilder
+from asbc.neighbors.search import check_search
+from asbc.outofcore.errors import BuildError
+from asbc.outofcore.storage import FORMAT, open_array, read_json, write_array
+from asbc.validation import check_k, whole_number
+from asbc.version import __version__
+from asbc.weights import EmptyRowWarning
+
+COMPARED_ROWS = 4096  # rows, spread over the file, that tell whether the vectors are those of the last start
+TRIAL_K = 64  # the trial before a build takes memory that grows with the cube of k, so a large k is tried as this one
+
+
+def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block: int) -> dict[str, Any]:
+    builder.check_parameters()
+    block = whole_number(block, "block", 1)
+    check_search(search, 2**40, options)
+    seed = builder.random_state
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"random_state must be a whole number of at least 0, so that blocks agree; got {seed!r}.")
+    # A trial on a few points refuses what cannot work now, rather than after hours of search.
+    settings = builder.get_params(deep=False)
+    small = parameters_of_trial(builder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
+        GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
+    settings.pop("bandwidth")
+    rule = builder.bandwidth_rule()
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "builder": {**settings, "random_state": int(seed)},
+        "bandwidth": rule_to_json(rule) if builder.weights != "uniform" else None,
+        "search": search,
+        "search_options": dict(options),
+        "block": block,
+    }
+
+
+def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
+    """k_cand and k_min for a trial: its memory grows with the cube of k, so a large k is tried as a smaller one."""
+    # A rule that looks at a certain neighbour must find it.
+    ranks = [] if builder.bandwidth is None else builder.bandwidth.get_params(deep=False).items()
+    ranks = [value for name, value in ranks if name.startswith("k") and isinstance(value, int | np.integer)]
+    k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
+    k_min = builder.k_min
+    allowed = isinstance(k_min, int | np.integer) and k_min <= builder.k_cand
+    return {"k_cand": k, "k_min": min(k_min, k) if allowed else k_min}
+
+
+def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
+    """A rule as JSON: its name, and its parameters, which may be rules themselves.
+
+    Parameters
+    ----------
+    rule : Bandwidth
+        asbc's own, or a class of one's own that can be imported.
+    folder : Path, optional
+        Where parameters that are arrays are written; without it they are refused.
+    """
+    kind = type(rule)
+    own = getattr(asbc.bandwidth, kind.__name__, None) is kind
+    content: dict[str, Any] = {}
+    for name, value in rule.get_params(deep=False).items():
+        if isinstance(value, Bandwidth):
+            content[name] = rule_to_json(value, None if folder is None else folder / name)
+        elif isinstance(value, np.ndarray) and folder is not None:
+            write_array(folder / f"{name}.npy", value)
+            content[name] = {"array": f"{name}.npy"}
+        elif value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
+            content[name] = value.item() if isinstance(value, np.generic) else value
+        else:
+            raise ValueError(
+                f"bandwidth {kind.__name__} has {name}={value!r}, which cannot be written into the plan of a build; "
+                "numbers, strings and other rules can."
+            )
+    return {"rule": kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
+
+
+def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Bandwidth:
+    """The rule that :func:`rule_to_json` has written."""
+    parameters = dict(content["parameters"])
+    module, _, name = content["rule"].rpartition(":")
+    found: Any = importlib.import_module(module) if module else asbc.bandwidth
+    for part in name.split("."):
+        found = getattr(found, part)
+    for key, value in parameters.items():
+        if isinstance(value, dict) and "rule" in value:
+            parameters[key] = rule_from_json(value, None if folder is None else folder / key)
+        elif isinstance(value, dict) and folder is not None:
+            parameters[key] = open_array(folder / value["array"])
+    return found(**parameters)
+
+
+def converted(plan: Mapping[str, Any]) -> bool:
+    """Whether vectors must be written anew before kernels can read them from a memory map."""
+    return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
+
+
+def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What the plan says of the vectors: enough to notice that they are not those of the last start."""
+    if vectors.ndim != 2:
+        raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
+    if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
+        raise TypeError(f"{path}: must be float16, float32 or float64; got {vectors.dtype}.")
+    n, d = vectors.shape
+    if d == 0:
+        raise ValueError(f"{path}: must have at least one column; got shape {vectors.shape}.")
+    k = check_k(plan["builder"]["k_cand"], n, "k_cand")
+    options = check_search(plan["search"], n, plan["search_options"])
+    checksum = 0
+    for row in np.unique(np.linspace(0, n - 1, COMPARED_ROWS).astype(int)):
+        checksum = zlib.crc32(np.ascontiguousarray(vectors[row]).tobytes(), checksum)
+    return {
+        "n": n,
+        "d": d,
+        "k": k,
+        "dtype": str(vectors.dtype),
+        "fortran": not vectors.flags.c_contiguous,
+        "search_options": options,
+        "vectors_crc32": checksum,
+    }
+
+
+def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    stored = read_json(folder / "plan.json")
+    for key in sorted(stored.keys() | plan.keys()):
+        before, after = stored.get(key), plan.get(key)
+        if before != after:
+            if isinstance(before, dict) and isinstance(after, dict):  # what of it differs
+                key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
+                before, after = before.get(key), after.get(key)
+            what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {before!r}"
+            now = "" if key == "vectors_crc32" else f" and is now {after!r}"
+            raise BuildError(
+                f"{folder}: holds a build with other settings: {what}{now}. Give this one another folder, or remove it."
+            )
+
+
+def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
+    n, d, k = plan["n"], plan["d"], plan["k"]
+    copies = (plan["search"] == "ivf") + converted(plan)
+    options = plan["search_options"]
+    index = {
+        "ivf": 2 * 4 * options.get("n_probe", 0),
+        "hnsw": 4 * d + 8 * options.get("links", 0),
+        "nn_descent": 4 * k,
+    }
+    needed = n * (4 * d * copies + index.get(plan["search"], 0) + 2 * 20 * k)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BuildError(
+            f"{folder}: the build needs at least {needed / 1e9:.1f} GB of disk, and {free / 1e9:.1f} GB are free."
+        )

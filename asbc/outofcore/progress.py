@@ -1,0 +1,70 @@
+"""How far a build is, on the terminal or, now and then, in a log file. Nothing but the standard library is needed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+BAR_CHARACTERS = 30
+REDRAW_SECONDS = 0.1
+LOG_SECONDS = 20  # between two lines where there is no terminal to redraw
+
+
+class Progress:
+    """A line per stage on the standard error.
+
+    Parameters
+    ----------
+    shown : bool
+        Whether to say anything at all.
+    """
+
+    def __init__(self, shown: bool):
+        self.shown = shown
+        self.terminal = shown and sys.stderr.isatty()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def blocks(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+        """A stage of `total` blocks, of which some were done before; call what is yielded after each further one."""
+        start = said = time.perf_counter()
+        count = done
+
+        def advance() -> None:
+            nonlocal count, said
+            count += 1
+            now = time.perf_counter()
+            if self.shown and now - said > (REDRAW_SECONDS if self.terminal else LOG_SECONDS):
+                said = now
+                left = (now - start) / (count - done) * (total - count)
+                self._say(f"{count} of {total} blocks, {left:.0f} s left", name, count / total)
+
+        if self.terminal:
+            self._say(f"{count} of {total} blocks", name, count / total if total else 1.0)
+        yield advance
+        self._end(name, start, f"{count} of {total} blocks")
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Work that is not cut into blocks: a line that says no more than that it goes on."""
+        start = time.perf_counter()
+        if self.terminal:
+            self._say("...", name)
+        yield
+        self._end(name, start, "done")
+
+    def _say(self, text: str, name: str, share: float | None = None) -> None:
+        if not self.terminal:
+            print(f"{name}: {text}", file=sys.stderr, flush=True)
+            return
+        bar = "" if share is None else "#" * round(share * BAR_CHARACTERS)
+        bar = f"[{bar:<{BAR_CHARACTERS}}] " if share is not None else ""
+        print(f"\r\x1b[K{name:<10} {bar}{text}", end="", file=sys.stderr, flush=True)
+
+    def _end(self, name: str, start: float, text: str) -> None:
+        spent = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+        if self.terminal:
+            print(f"\r\x1b[K{name:<10} {text}, {spent:.1f} s", file=sys.stderr, flush=True)

@@ -1,0 +1,135 @@
+"""The command `asbc`, which runs experiments."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from asbc.configs import conf_dir
+from asbc.files import write_whole
+from asbc.runs.experiment import run
+from asbc.runs.results import ResultsError
+from asbc.runs.summary import SweepSummary, show_run
+
+if TYPE_CHECKING:
+    pass
+
+log = logging.getLogger("asbc")
+
+
+def job(cfg: DictConfig) -> dict[str, Any]:
+    """One job: run the experiment, and leave a note of what became of it. A failure is noted, not raised."""
+    context = HydraConfig.get()
+    sweep = context.mode == RunMode.MULTIRUN
+    pooled = "joblib" in str(context.launcher.get("_target_"))
+    if pooled:
+        cfg = OmegaConf.merge(cfg, {"progress": False})  # type: ignore[assignment]
+    note: dict[str, Any] = {"overrides": list(context.overrides.task), "state": "failed"}
+    try:
+        outcome = run(
+            cfg,
+            group=Path(context.sweep.dir).name if sweep else None,
+            threads=1 if pooled and cfg.threads is None else cfg.threads,
+        )
+        note |= {"run_id": outcome.run_id, "path": str(outcome.path)}
+        note["state"] = "skipped" if outcome.skipped else "finished"
+    except KeyboardInterrupt:
+        note["state"] = "interrupted"
+        _say(f"\nStopped. What was finished is safe in {Path(cfg.out) / 'runs'}; the same command goes on from there.")
+        raise
+    except Exception as error:
+        note["error"] = f"{type(error).__name__}: {error}"
+        note["traceback"] = traceback.format_exc()
+        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError)
+        log.error("%s", note["error"], exc_info=not expected)
+    finally:
+        text = json.dumps(note, indent=2)
+        write_whole(Path(context.runtime.output_dir) / "job.json", lambda p: p.write_text(text))
+    if not sweep and note["state"] != "failed":
+        show_run(outcome.table, outcome.path, finished_by=outcome.version if outcome.skipped else None)
+    return note
+
+
+def stages(arguments: list[str]) -> list[list[str]]:
+    """The command lines that one command line stands for: one an experiment of `experiment=a,b` or of `paper`.
+
+    Each experiment is a command of its own, since some of them are sweeps themselves.
+    """
+    chosen = [a for a in arguments if a.startswith("experiment=")]
+    if len(chosen) != 1:
+        return [arguments]
+    names: list[str] = []
+    for name in chosen[0].partition("=")[2].split(","):
+        path = conf_dir() / "experiment" / f"{name}.yaml"
+        listed = OmegaConf.select(OmegaConf.load(path), "stages") if path.exists() else None
+        names += list(listed) if listed else [name]
+    return [[f"experiment={name}" if a == chosen[0] else a for a in arguments] for name in names]
+
+
+def unknown_leaves(arguments: list[str]) -> str | None:
+    """What is wrong with lists such as `method=[knn,foo]`, with the names there are; None if nothing is.
+
+    Hydra tells the choices for `method=foo`, but not for a list.
+    """
+    if any(re.match(r"(--config-path|-cp|\+*hydra\.searchpath)\b", a) for a in arguments):
+        return None  # leaves may lie anywhere
+    folders = [conf_dir()]
+    for at, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            folders += [Path(value)] if equals else [Path(a) for a in arguments[at + 1 : at + 2]]
+    for argument in arguments:
+        found = re.fullmatch(r"\+*([\w/]+)(?:@[\w.]*)?=(\[.*\])", argument)
+        if not found or not any((folder / found[1]).is_dir() for folder in folders):
+            continue
+        there = {path.stem for folder in folders for path in (folder / found[1]).glob("*.yaml")}
+        for item in re.findall(r"[^\[\],\s'\"]+", found[2]):
+            name = item.partition("@")[0].removesuffix(".yaml")
+            if not any((folder / found[1] / f"{name}.yaml").is_file() for folder in folders):
+                return f"{argument}: there is no {found[1]} {name!r}; there are {', '.join(sorted(there))}"
+    return None
+
+
+def main() -> None:
+    """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
+    wrong = unknown_leaves(sys.argv[1:])
+    if wrong:
+        _say(f"asbc: {wrong}")
+        sys.exit(1)
+    commands = stages(sys.argv[1:])
+    codes = []
+    try:
+        if len(commands) > 1:
+            for command in commands:
+                _say(f"asbc {' '.join(command)}")
+                codes.append(subprocess.run([sys.executable, "-m", "asbc.runs.command", *command]).returncode)
+                if codes[-1] == 130:
+                    break
+        else:
+            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+            codes.append(1 if SweepSummary.failed else 0)
+    except KeyboardInterrupt:
+        codes.append(130)
+    sys.exit(max(codes))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    # By its real name: Hydra imports this module again, and the two must share what they know.
+    from asbc.runs.command import main as start
+
+    start()

@@ -1,0 +1,341 @@
+"""The loop that turns a config into rows of results."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from threadpoolctl import threadpool_limits
+
+from asbc.embeddings.arrays import Embeddings
+from asbc.embeddings.stratify import stratified_sample
+from asbc.evaluate.hits import pack_hits
+from asbc.evaluate.method import Method
+from asbc.evaluate.sample import Sample
+from asbc.evaluate.tasks import Score, Task
+from asbc.runs.loggers import Mirror, RunFacts
+from asbc.runs.results import Run, run_id
+from asbc.validation import normalize
+from asbc.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger("asbc")
+
+# Keys of a config that decide where and how it runs, and not what comes out. The embeddings are known by the hash
+# of their contents instead: the same vectors in another place are the same vectors.
+NOT_SETTINGS = ("embedding", "logger", "out", "rerun", "threads", "progress", "stages")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes
+    ----------
+    run_id : str
+    path : Path
+        The run's folder.
+    skipped : bool
+        It was finished before; nothing was done.
+    table : DataFrame
+        All its rows.
+    version : str or None
+        The version of asbc that finished it.
+    """
+
+    run_id: str
+    path: Path
+    skipped: bool
+    table: pd.DataFrame
+    version: str | None = __version__
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The smallest piece of work whose rows are kept together: one subsample."""
+
+    samples: int
+    trial: int
+
+    @property
+    def name(self) -> str:
+        return f"samples-{self.samples:06d}_trial-{self.trial:03d}"
+
+
+def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None) -> Outcome:
+    """Run one experiment, or what is left of it.
+
+    Parameters
+    ----------
+    cfg : DictConfig
+        As composed from `conf/`.
+    group : str, optional
+        Name of the sweep that the run is part of, for the loggers.
+    threads : int, optional
+        Of compiled code; all cores by default.
+
+    Returns
+    -------
+    Outcome
+    """
+    embeddings: Embeddings = instantiate(cfg.embedding).load()
+    settings = settings_of(cfg)
+    id = run_id(settings, embeddings.fingerprint)
+    facts = {
+        "experiment": str(cfg.name),
+        "dataset": embeddings.name,
+        "encoder": embeddings.encoder,
+        "fingerprint": embeddings.fingerprint,
+        "version": __version__,
+        "group": group,
+    }
+    with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
+        if folder.finished and folder.status["state"] == "finished":
+            return Outcome(id, folder.path, True, folder.rows(), str(folder.status.get("version", "unknown")))
+        done = folder.begin(**facts)
+        methods: dict[str, Method] = {name: instantiate(node) for name, node in _items(cfg.get("methods"))}
+        tasks: dict[str, Task] = {name: instantiate(node) for name, node in _items(cfg.get("evaluate"))}
+        units = plan(cfg, embeddings, methods, tasks)
+        folder.note("running", units=len(units))
+        told = RunFacts(id, folder.status["attempt"], folder.path, settings, facts)
+        with ExitStack() as stack:
+            stack.enter_context(_threads(threads))
+            loggers = [stack.enter_context(Mirror(instantiate(node)(told))) for _, node in _items(cfg.get("logger"))]
+            if done:
+                for logger in loggers:
+                    logger.log(folder.rows())
+            steps = len(units) * len(tasks) * len(methods)
+            progress = stack.enter_context(_progress(str(cfg.name), steps, bool(cfg.progress)))
+            for unit in units:
+                if unit.name in done or folder.finished:
+                    progress(len(tasks) * len(methods), "")
+                    continue
+                sample = draw(cfg, embeddings, unit)
+                rows = [
+                    {"run_id": id, **row} for row in measure(cfg, embeddings, sample, methods, tasks, progress=progress)
+                ]
+                folder.append(unit.name, rows)
+                for logger in loggers:
+                    logger.log(rows)
+            table = folder.finish()
+            for logger in loggers:
+                logger.conclude(table)
+        return Outcome(id, folder.path, False, table)
+
+
+def settings_of(cfg: DictConfig) -> dict[str, Any]:
+    """The part of a config that decides what comes out, resolved to plain values."""
+    plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items() if key not in NOT_SETTINGS}
+
+
+def plan(
+    cfg: DictConfig, embeddings: Embeddings, methods: Mapping[str, Method], tasks: Mapping[str, Task]
+) -> list[Unit]:
+    """The subsamples of an experiment; what cannot work is refused here, before any work.
+
+    A number of samples a class that gives no more nodes than neighbours are asked for is left out with a warning.
+    """
+    if not methods or not tasks:
+        raise ValueError("an experiment needs at least one method and one evaluation; got none")
+    if cfg.trials < 1 or len(cfg.samples_per_class) == 0:
+        raise ValueError(
+            "trials must be at least 1 and samples_per_class must not be empty; "
+            f"got {cfg.trials} and {list(cfg.samples_per_class)}"
+        )
+    if embeddings.labels is None:
+        blind = [name for name, task in tasks.items() if task.needs_labels]
+        if blind:
+            raise ValueError(
+                f"{embeddings.name} has no labels, and these evaluations need them: {', '.join(blind)}; "
+                "without labels there are: health, alignment, regimes"
+            )
+        return [Unit(0, trial) for trial in range(cfg.trials)]
+    classes, counts = np.unique(embeddings.labels, return_counts=True)
+    units: list[Unit] = []
+    small: list[int] = []
+    for samples in dict.fromkeys(int(s) for s in cfg.samples_per_class):
+        for task in tasks.values():
+            task.check(samples)
+        if samples > counts.min():
+            raise ValueError(
+                f"samples_per_class has {samples}, but class {classes[counts.argmin()]} of {embeddings.name} has "
+                f"only {counts.min()} samples"
+            )
+        if samples * len(classes) <= cfg.k_cand:
+            small.append(samples)
+            continue
+        units += [Unit(samples, trial) for trial in range(cfg.trials)]
+    if not units:
+        raise ValueError(
+            f"no samples_per_class of {list(cfg.samples_per_class)} gives more than k_cand={cfg.k_cand} "
+            f"nodes with {len(classes)} classes"
+        )
+    if small:
+        log.warning("samples_per_class %s left out: too few nodes for k_cand=%d", small, cfg.k_cand)
+    return units
+
+
+def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
+    """One subsample, seeded by the trial alone: a trial's smaller subsamples lie inside its larger ones."""
+    seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
+    if unit.samples:
+        assert embeddings.labels is not None
+        nodes = stratified_sample(embeddings.labels, unit.samples, seed=seed)
+    else:
+        nodes = np.arange(len(embeddings))
+    X = np.asarray(embeddings.vectors[nodes])
+    return Sample(
+        normalize(X) if cfg.neighbors.metric == "cosine" else X,
+        None if embeddings.labels is None else np.asarray(embeddings.labels)[nodes],
+        nodes=nodes,
+        total=len(embeddings),
+        search=instantiate(cfg.neighbors),
+        dimension=instantiate(cfg.dimension),
+        k_min=cfg.graph.k_min,
+        symmetrize=cfg.graph.symmetrize,
+        seed=seed,
+        level=unit.samples,
+        trial=unit.trial,
+    )
+
+
+def measure(
+    cfg: DictConfig,
+    embeddings: Embeddings,
+    sample: Sample,
+    methods: Mapping[str, Method],
+    tasks: Mapping[str, Task],
+    *,
+    progress: Any = None,
+) -> Iterator[dict[str, Any]]:
+    """Rows of one subsample: every task on every method."""
+    shared = {
+        "experiment": str(cfg.name),
+        "dataset": embeddings.name,
+        "encoder": embeddings.encoder,
+        "samples": sample.level,
+        "trial": sample.trial,
+        "seed": int(cfg.seed),
+        "k_cand": int(cfg.k_cand),
+        **{name: value for name, value in _flat("neighbors", cfg.neighbors).items() if name != "neighbors.k"},
+        **_flat("dimension", cfg.dimension),
+        **_flat("graph", cfg.graph),
+    }
+    for task_name, task in tasks.items():
+        options = _flat(task_name, cfg.evaluate[task_name])
+        for name, method in methods.items():
+            try:
+                for score in task(sample, method):
+                    own = score.method is None
+                    yield {
+                        **shared,
+                        "method": name if own else score.method,
+                        **_describe(method, own),
+                        **options,
+                        **_row(score, sample),
+                    }
+            except Exception:
+                log.error(
+                    "failed in evaluate.%s of %s, %d a class, trial %d", task_name, name, sample.level, sample.trial
+                )
+                raise
+            if progress is not None:
+                progress(1, f"trial {sample.trial + 1}, {sample.level} a class, {task_name} {name}")
+
+
+def _row(score: Score, sample: Sample) -> dict[str, Any]:
+    scored = right = None
+    if score.nodes is not None and score.right is not None:
+        scored, right = pack_hits(score.nodes, score.right, sample.total)
+    return {
+        "level": score.level,
+        "metric": score.metric,
+        "value": float(score.value),
+        "seconds": score.seconds,
+        **score.more,
+        "scored": scored,
+        "right": right,
+    }
+
+
+def _describe(method: Method, own: bool) -> dict[str, Any]:
+    """Columns that say what a method is; candidates of a task have only its weights."""
+    columns: dict[str, Any] = {"weights": method.kind}
+    if not own:
+        return columns
+    columns["sharpen"] = method.sharpen
+    if isinstance(method.weights, str):
+        rule = method.bandwidth if method.weights != "uniform" else None
+        columns["bandwidth"] = None if rule is None else type(rule).__name__
+        if rule is not None:
+            params = rule.get_params(deep=False)
+            columns.update({f"bandwidth.{key}": _plain(value) for key, value in params.items()})
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    """Numbers stay numbers; the rest becomes text, so that a column never mixes kinds."""
+    return value if isinstance(value, bool | int | float) or value is None else repr(value).strip("'")
+
+
+def _flat(prefix: str, node: DictConfig) -> dict[str, Any]:
+    plain = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(plain, dict)
+    return {
+        ".".join([prefix, str(key)]): value
+        for key, value in plain.items()
+        if not str(key).startswith("_") and isinstance(value, bool | int | float | str | None)
+    }
+
+
+def _items(group: DictConfig | None) -> list[tuple[str, DictConfig]]:
+    """Leaves of a config group by name; none where the group is absent or `none`."""
+    return [] if not group else [(str(name), node) for name, node in group.items() if node]
+
+
+@contextmanager
+def _threads(wanted: int | None) -> Iterator[None]:
+    """Compiled loops on `wanted` threads; matrix products on one: their last bits depend on how many there are."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(wanted or before, before))
+    try:
+        with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+            warnings.simplefilter("default")
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@contextmanager
+def _progress(name: str, steps: int, shown: bool) -> Iterator[Any]:
+    """A bar with the time left; silent where nobody looks."""
+    if not shown:
+        yield lambda count, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("[bold]{task.fields[label]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.description}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("", total=steps, label=name)
+        yield lambda count, text: bar.update(task, advance=count, description=text)

@@ -1,0 +1,199 @@
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from PIL import Image
+from rich.console import Console
+from torch import nn
+
+from asbc import GraphBuilder, normalize
+from asbc.configs import conf_dir
+from asbc.embeddings import cli
+from asbc.embeddings.encoders import solo_checkpoint
+from asbc.embeddings.sources import EncoderSource, Files
+from asbc.embeddings.store import Store, read_entry
+from asbc.learn.vote import loo_accuracy
+
+from .small import checkpoint_of, new_args, write_checkpoint
+
+ROOT = Path(__file__).parents[2]
+LEAVES = sorted(path.stem for path in (ROOT / "conf" / "embedding").glob("*.yaml"))
+
+
+def source(*overrides):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return instantiate(compose("embed", overrides=list(overrides)).embedding)
+
+
+def asbc_embed(*arguments, cwd, cache, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "asbc.embeddings.command", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(cache), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_every_leaf_is_a_source(leaf):
+    assert callable(source(f"embedding={leaf}").load)
+
+
+@pytest.mark.parametrize("leaf", ["simclr", "mocov2", "byol", "barlow", "vicreg", "dino", "dino_vits16"])
+def test_every_encoder_takes_every_source_in_one_override(leaf):
+    for kind in ("published", "checkpoint", "timm"):
+        made = source(f"embedding={leaf}", f"embedding.source={kind}")
+        assert isinstance(made, EncoderSource)
+        assert (made.encoder, made.source, made.dataset, made.split) == (leaf, kind, "cifar100", "test")
+
+
+def test_a_checkpoint_through_every_leaf_and_a_local_timm_file(resnet, cifar, cache, tmp_path):
+    common = [f"embedding.root={cifar[0]}", "embedding.trainer.accelerator=cpu", "embedding.batch_size=32"]
+    checkpoint = ["embedding.source=checkpoint", f"embedding.path={resnet[0]}"]
+    by_simclr = source("embedding=simclr", *checkpoint, *common).load()
+    by_byol = source("embedding=byol", *checkpoint, *common).load()
+    assert by_simclr.fingerprint == by_byol.fingerprint
+    assert (by_simclr.encoder, by_byol.encoder) == ("simclr", "byol")
+    import timm
+
+    torch.save(timm.create_model("vit_tiny_patch16_224").state_dict(), tmp_path / "tiny.pth")
+    model = ["embedding.model=vit_tiny_patch16_224", f"embedding.path={tmp_path / 'tiny.pth'}"]
+    by_timm = source("embedding=dino_vits16", *model, *common).load()
+    assert by_timm.vectors.shape == (23, 192)
+    with pytest.raises(ValueError, match="path: the checkpoint's file or folder is wanted"):
+        source("embedding=simclr", "embedding.source=checkpoint").load()
+    with pytest.raises(ValueError, match="source='web': wanted is published, checkpoint, timm"):
+        source("embedding=simclr", "embedding.source=web").load()
+
+
+def test_published_and_files_do_not_import_torch():
+    code = "import sys, asbc, asbc.embeddings.sources; sys.exit('torch' in sys.modules or 'lightning' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_list(cache, tmp_path, rng):
+    console = Console(record=True, width=120)
+    cli.show(console)
+    assert "nothing there yet" in console.export_text()
+    draft = Store().draft("abcdef")
+    draft.create(4, 3, False)
+    draft.write(np.arange(4), rng.standard_normal((4, 3)), None)
+    manifest = {"encoder": "moco", "source": "checkpoint", "dataset": "birds", "split": "test", "precision": "32-true"}
+    draft.publish(manifest, Store().folder / "abcdef")
+    (cache / "published" / "c0ffee" / "data" / "cifar100").mkdir(parents=True)
+    (cache / "published" / "c0ffee" / "data" / "cifar100" / "embeddings_byol_train.npy").touch()
+    cli.show(console)
+    text = console.export_text()
+    assert re.search(r"moco +checkpoint +birds +test +4 x 3 +32-true +abcdef", text)
+    assert re.search(r"byol +published +cifar100 +train", text)
+    assert str(cache) in text
+    for name, content in {"torn": '{"for', "poor": '{"format": 1}', "other": '{"format": 99}', "list": "[]"}.items():
+        (Store().folder / name).mkdir()
+        (Store().folder / name / "manifest.json").write_text(content)
+    cli.show(console)
+    text = console.export_text()
+    assert all(re.search(rf"damaged +{name}", text) for name in ("torn", "poor", "other", "list"))
+    assert "written in format 99" in text and re.search(r"moco +checkpoint", text)
+
+
+def test_errors_of_the_command(tmp_path):
+    run = asbc_embed("embedding=simclr", "embedding.source=checkpoint", cwd=tmp_path, cache=tmp_path / "cache")
+    assert run.returncode == 1
+    assert run.stderr.startswith("asbc-embed: path: the checkpoint's file or folder is wanted")
+    run = asbc_embed("embedding=sinclair", cwd=tmp_path, cache=tmp_path / "cache")
+    assert run.returncode == 1
+    assert re.search(r"Could not find 'embedding/sinclair'.*simclr", run.stderr, re.DOTALL)
+    assert list(tmp_path.iterdir()) == [], "no folder is left behind"
+    sweep = ("-m", "embedding=simclr,byol", "embedding.source=checkpoint")
+    run = asbc_embed(*sweep, cwd=tmp_path, cache=tmp_path / "cache")
+    assert run.returncode == 1
+    assert "#1 : embedding=byol" in run.stdout, "a failed job does not stop the next"
+
+
+# ---- the guide
+
+
+def blocks():
+    """Code in the guide: its files by name, and its commands."""
+    text = (ROOT / "docs" / "encoders.md").read_text()
+    files, commands = {}, []
+    for language, code in re.findall(r"```(\w+)\n(.*?)```", text.split("## Adding an encoder")[1], re.DOTALL):
+        if language == "sh":
+            commands += code.strip().splitlines()
+        else:
+            files[re.match(r"# (\S+)\n", code)[1]] = code
+    return files, commands
+
+
+@pytest.fixture
+def workplace(tmp_path, resnet, rng):
+    """A folder with the things the guide takes for granted: images, a checkpoint, weights."""
+    for label in ("cats", "dogs"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(3):
+            pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / label / f"{number}.png")
+    write_checkpoint(tmp_path / "checkpoints" / "nnclr", checkpoint_of(resnet[1]), new_args(method="nnclr"))
+    torch.manual_seed(0)
+    torch.save(nn.Sequential(nn.Conv2d(3, 32, 3, stride=2)).state_dict(), tmp_path / "small_net.pt")
+    return tmp_path
+
+
+def test_the_guide_does_what_it_says(workplace, resnet):
+    files, commands = blocks()
+    assert set(files) == {"embedding/nnclr.yaml", "my_encoders.py", "embedding/small_net.yaml"}
+    for name, content in files.items():
+        (workplace / name).parent.mkdir(exist_ok=True)
+        (workplace / name).write_text(content)
+    embedding = [shlex.split(command) for command in commands if "asbc-embed" in command]
+    assert len(embedding) == 2
+    for words in embedding:
+        start = words.index("asbc-embed")
+        environment = dict(word.split("=", 1) for word in words[:start])
+        if "PYTHONPATH" in environment:
+            environment["PYTHONPATH"] += os.pathsep + str(ROOT)
+        run = asbc_embed(*words[start + 1 :], cwd=workplace, cache=workplace / "cache", **environment)
+        assert run.returncode == 0, run.stderr + run.stdout
+    stored = {manifest["encoder"]: read_entry(path) for path, manifest in Store(workplace / "cache").entries()}
+    assert stored["nnclr"].vectors.shape == (6, 512)
+    assert stored["small_net"].vectors.shape == (6, 32 * 4)
+    assert list(stored["small_net"].labels) == [0, 0, 0, 1, 1, 1]
+    encoder = solo_checkpoint(resnet[0])
+    image = encoder.transform(Image.open(workplace / "photos" / "dogs" / "0.png"))[None]
+    with torch.inference_mode():
+        np.testing.assert_allclose(stored["nnclr"].vectors[3], encoder.model(image)[0].numpy(), atol=1e-5)
+
+
+def test_the_guide_names_every_leaf():
+    text = (ROOT / "docs" / "encoders.md").read_text()
+    assert all(f"`{leaf}`" in text for leaf in LEAVES)
+
+
+# ---- from images to a figure
+
+
+def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache):
+    loaded = source(
+        "embedding=simclr",
+        "embedding.source=checkpoint",
+        f"embedding.path={resnet[0]}",
+        f"embedding.root={cifar[0]}",
+        "embedding.trainer.accelerator=cpu",
+    ).load()
+    builder = GraphBuilder(k_cand=12).fit(normalize(loaded.vectors))
+    indices, weights = builder.neighbors_.indices, builder.weights_
+    accuracy = loo_accuracy(indices, weights, loaded.labels)
+    assert accuracy >= 0.9, "the two classes differ in brightness, which any network sees"
+    shuffled = np.random.default_rng(0).permutation(loaded.labels)
+    assert loo_accuracy(indices, weights, shuffled) < 0.8
+    entry = Files(str(Store().entries()[0][0])).load()
+    assert entry.fingerprint == loaded.fingerprint

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import asbc
+from asbc.dimension import Dimension
+from asbc.evaluate.method import Method
+from asbc.evaluate.sample import Sample
+
+
+def make_sample(calls, n=200):
+    X, y = load_digits(return_X_y=True)
+
+    def search(X):
+        calls.append("search")
+        return asbc.search_neighbors(X, 15)
+
+    return Sample(asbc.normalize(X[:n].astype(np.float32)), y[:n], search=search, seed=3)
+
+
+def test_shared_steps_are_done_once_and_equal_the_builder():
+    calls = []
+    sample = make_sample(calls)
+    rule = asbc.SpectralBandwidth()
+    for weights in ("gaussian", "nnk"):
+        for sharpen in (False, True):
+            method = Method(weights, asbc.SpectralBandwidth(), sharpen)  # equal, not the same object
+            graph = sample.graph(method)
+            builder = asbc.GraphBuilder(
+                weights=weights, bandwidth=rule, sharpen=sharpen, k_cand=15, random_state=sample.seed
+            )
+            expected = builder.fit_transform(sample.X)
+            np.testing.assert_allclose(graph.toarray(), expected.toarray(), atol=1e-12)
+            np.testing.assert_array_equal(sample.choice(rule).sigma, builder.bandwidth_.sigma)
+    assert calls == ["search"]
+    assert len([key for key in sample._kept if key[0] == "bandwidth"]) == 1
+
+
+def test_seconds_of_a_method_include_what_it_shares():
+    sample = make_sample([])
+    plain, sharp = (Method("nnk", asbc.SpectralBandwidth(), s) for s in (False, True))
+    sample.weights(plain)
+    sample.weights(sharp)
+    assert sample.seconds(sharp) > sample.seconds(plain) > sample._seconds["neighbors"] > 0
+    assert sample.seconds(plain) < sum(sample._seconds.values())
+    before = sample.seconds(plain, graph=True)
+    sample.graph(plain)
+    assert sample.seconds(plain, graph=True) > before
+
+
+def test_nested_steps_are_not_counted_twice():
+    import time
+
+    sample = make_sample([])
+
+    def outer():
+        sample.once("inner", lambda: time.sleep(0.05))
+        time.sleep(0.02)
+
+    sample.once("outer", outer)
+    assert sample._seconds["outer"] < 0.045 and sample._seconds["inner"] >= 0.05
+
+
+def test_dimensions_and_targets():
+    sample = make_sample([])
+    rule = asbc.SpectralBandwidth()
+    levina = Dimension("levina_bickel")
+    np.testing.assert_array_equal(sample.dimension(levina), asbc.levina_bickel(sample.neighbors, k=10))
+    np.testing.assert_array_equal(sample.dimension(Dimension("two_nn")), asbc.two_nn(sample.neighbors))
+    assert (sample.choice(rule).sigma != sample.choice(rule, levina).sigma).any()
+
+
+def test_bad_methods_name_the_valid_ones():
+    with pytest.raises(ValueError, match="'mst', 'levina_bickel' or 'two_nn'; got 'pca'"):
+        Dimension("pca")
+    with pytest.raises(ValueError, match=r"uniform, gaussian, nnk, or callable; got 'umap'"):
+        Method("umap")
+    with pytest.raises(ValueError, match="bandwidth is needed"):
+        Method("nnk")
+    with pytest.raises(ValueError, match="bandwidth is needed"):
+        Method("uniform", sharpen=True)

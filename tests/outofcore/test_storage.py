@@ -1,0 +1,228 @@
+"""Graphs on disk: what comes back is what was written, and files that are not whole are told apart."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import asbc
+from asbc.export import to_edge_list, to_networkx, to_pyg, write_npz, write_parquet
+from asbc.outofcore import storage as graphfile
+from asbc.outofcore.driver import build_graph
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(3).normal(size=(300, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def pristine(X, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graph")
+    np.save(folder / "x.npy", X)
+    build_graph(folder / "x.npy", folder / "built", asbc.GraphBuilder(k_cand=12), search="exact", block=100)
+    return folder / "built"
+
+
+@pytest.fixture
+def built(pristine, tmp_path):
+    import shutil
+
+    return shutil.copytree(pristine, tmp_path / "built")
+
+
+def test_the_graph_is_lazy_and_works_like_any_other(X, built):
+    graph = asbc.load_graph(built)
+    wanted = asbc.GraphBuilder(k_cand=12).fit_transform(X)
+    for name in ("indptr", "indices", "data"):
+        array = getattr(graph, name)
+        assert isinstance(array.base, np.memmap) and not array.flags.writeable
+        assert array.dtype == (np.float64 if name == "data" else np.int32)
+        assert (array == getattr(wanted, name)).all()
+    vector = np.arange(300.0)
+    np.testing.assert_array_equal(graph @ vector, wanted @ vector)
+    assert (graph[7:20] != wanted[7:20]).nnz == 0
+    assert abs(graph - graph.T).nnz == 0
+
+
+def test_nodes_and_rows(X, built):
+    builder = asbc.GraphBuilder(k_cand=12).fit(X)
+    nodes = asbc.load_nodes(built)
+    assert set(nodes) == {"sigma", "effective_rank", "slope", "objective", "at_edge", "dimension"}
+    assert (nodes["dimension"] == builder.dimension_).all()
+    for name in set(nodes) - {"dimension"}:
+        assert (nodes[name] == getattr(builder.bandwidth_, name)).all()
+    neighbors, weights = asbc.load_rows(built)
+    assert (neighbors.indices == builder.neighbors_.indices).all()
+    assert (neighbors.distances == builder.neighbors_.distances).all()
+    assert (weights == builder.weights_).all()
+
+
+@pytest.mark.parametrize("name", ["graph/data.npy", "graph/indices.npy", "graph/indptr.npy"])
+def test_a_file_that_ends_early(built, name):
+    path = built / name
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(graphfile.GraphFileError, match=r"ends early, [\d,]+ bytes of [\d,]+"):
+        asbc.load_graph(built)
+
+
+def test_an_empty_file_and_one_of_another_kind(built):
+    (built / "graph/data.npy").write_bytes(b"")
+    with pytest.raises(graphfile.GraphFileError, match="not a readable"):
+        asbc.load_graph(built)
+    (built / "graph/data.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"data\.npy: no such file"):
+        asbc.load_graph(built)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "<f4"}, "dtype float64, where float32 is expected"),
+        ({"shape": [7]}, r"shape \(\d+,\), where \(7,\) is expected"),
+        ({"bytes": 7}, r"data\.npy: [\d,]+ bytes, where the manifest says 7"),
+        ({"bytes": None}, r"manifest\.json: damaged \(the bytes of graph/data\.npy are None"),
+        ({"dtype": "foo"}, r"manifest\.json: damaged \(the dtype of graph/data\.npy is 'foo'"),
+        ({"dtype": None}, r"the dtype of graph/data\.npy is None"),
+        ({"dtype": [1]}, r"the dtype of graph/data\.npy is \[1\]"),
+        ({"shape": None}, r"manifest\.json: damaged \(the shape of graph/data\.npy is None"),
+        ({"shape": ["x"]}, r"the shape of graph/data\.npy is \['x'\]"),
+    ],
+)
+def test_a_manifest_that_says_otherwise(built, change, message):
+    manifest = json.loads((built / "manifest.json").read_text())
+    manifest["files"]["graph/data.npy"].update(change)
+    (built / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(graphfile.GraphFileError, match=message):
+        asbc.load_graph(built)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": "x"}, "'n' must be a whole number of at least 1; got 'x'"),
+        ({"n": None}, "'n' must be a whole number"),
+        ({"files": []}, "'files' must be an object of names"),
+        ({"files": {"graph/data.npy": 5}}, r"of graph/data\.npy it says 5"),
+        ({"files": {}}, r"does not list graph/indptr\.npy"),
+    ],
+)
+def test_a_manifest_of_other_kinds_of_values(built, change, message):
+    manifest = json.loads((built / "manifest.json").read_text()) | change
+    (built / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(graphfile.GraphFileError, match=rf"manifest\.json: .*{message}"):
+        asbc.load_graph(built)
+
+
+def test_a_file_that_goes_on_after_its_end(built):
+    with open(built / "graph/data.npy", "ab") as file:
+        file.write(b"12345678")
+    with pytest.raises(graphfile.GraphFileError, match=r"data\.npy: goes on after its end"):
+        asbc.load_graph(built)
+
+
+def test_a_damaged_manifest_and_other_folders(built, tmp_path):
+    text = (built / "manifest.json").read_text()
+    (built / "manifest.json").write_text(text[: len(text) // 2])
+    with pytest.raises(graphfile.GraphFileError, match="damaged"):
+        asbc.load_graph(built)
+    (built / "manifest.json").write_text(text.replace('"format": 1', '"format": 99'))
+    with pytest.raises(graphfile.GraphFileError, match="format 99; this version of asbc reads 1"):
+        asbc.load_graph(built)
+    (built / "manifest.json").unlink()
+    with pytest.raises(graphfile.GraphFileError, match="not finished"):
+        asbc.load_graph(built)
+    with pytest.raises(FileNotFoundError, match="not a folder that asbc-build wrote"):
+        asbc.load_graph(tmp_path)
+
+
+def test_object_arrays_are_refused(tmp_path):
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(graphfile.GraphFileError, match="Python objects"):
+        graphfile.open_array(tmp_path / "o.npy")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.npy"
+    graphfile.write_array(path, np.arange(3))
+    with pytest.raises(RuntimeError), graphfile.whole_file(path) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert (np.load(path) == np.arange(3)).all()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_joined_pieces_must_add_up(tmp_path):
+    graphfile.write_joined(tmp_path / "j.npy", np.int32, (5, 2), [np.ones((2, 2)), np.zeros((3, 2))])
+    assert (np.load(tmp_path / "j.npy") == np.repeat([[1, 1], [0, 0]], [2, 3], axis=0)).all()
+    with pytest.raises(graphfile.GraphFileError, match="2 rows came, where 5 are expected"):
+        graphfile.write_joined(tmp_path / "k.npy", np.int32, (5, 2), [np.ones((2, 2))])
+    assert not (tmp_path / "k.npy").exists()
+
+
+def test_a_damaged_part(tmp_path):
+    graphfile.write_part(tmp_path / "p.npz", {"a": np.arange(1000)})
+    data = bytearray((tmp_path / "p.npz").read_bytes())
+    data[500] ^= 1
+    (tmp_path / "p.npz").write_bytes(data)
+    with pytest.raises(graphfile.GraphFileError, match="damaged"):
+        graphfile.read_part(tmp_path / "p.npz", "a")
+
+
+# --- exporters ---
+
+
+def rebuilt(sources, targets, weights, n):
+    return sparse.csr_array((weights, (sources, targets)), shape=(n, n))
+
+
+def test_edge_list(built):
+    graph = asbc.load_graph(built)
+    sources, targets, weights = to_edge_list(graph)
+    assert sources.dtype == targets.dtype == np.int64
+    assert (rebuilt(sources, targets, weights, 300) != graph).nnz == 0
+
+
+def test_pyg(built, X):
+    pytest.importorskip("torch_geometric")
+    graph = asbc.load_graph(built)
+    data = to_pyg(graph, x=X, y=np.arange(300) % 3)
+    assert data.validate() and data.num_nodes == 300 and data.x.shape == (300, 6) and data.y.shape == (300,)
+    assert data.is_undirected()
+    back = rebuilt(*data.edge_index.numpy(), data.edge_weight.numpy(), 300)
+    assert abs(back - graph).max() < 1e-7
+    with pytest.raises(ValueError, match="y must have 300 rows, one a node; got 4"):
+        to_pyg(graph, y=[1, 2, 3, 4])
+
+
+def test_networkx(built, monkeypatch):
+    networkx = pytest.importorskip("networkx")
+    graph = asbc.load_graph(built)
+    exported = to_networkx(graph)
+    assert type(exported) is networkx.Graph
+    assert (networkx.to_scipy_sparse_array(exported, nodelist=range(300)) != graph).nnz == 0
+    directed = sparse.csr_array(sparse.triu(graph))
+    assert type(to_networkx(directed)) is networkx.DiGraph
+    monkeypatch.setattr("asbc.export.NETWORKX_LIMIT", 100)
+    with pytest.raises(ValueError, match="300 nodes are more than the 100"):
+        to_networkx(graph)
+
+
+def test_parquet_and_npz(built, tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("asbc.export._ROWS", 77)
+    graph = asbc.load_graph(built)
+    write_parquet(graph, tmp_path / "edges.parquet")
+    table = pq.read_table(tmp_path / "edges.parquet")
+    assert table.column_names == ["source", "target", "weight"]
+    columns = [table[name].to_numpy() for name in table.column_names]
+    assert (rebuilt(*columns, 300) != graph).nnz == 0
+    write_npz(graph, tmp_path / "graph.npz")
+    assert (sparse.load_npz(tmp_path / "graph.npz") != graph).nnz == 0
+
+
+def test_only_sparse_matrices_are_exported():
+    with pytest.raises(TypeError, match="graph must be a scipy sparse matrix"):
+        to_edge_list(np.eye(3))

@@ -1,0 +1,147 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from asbc.configs import conf_dir
+from asbc.runs import command as cli
+from asbc.runs.results import collect
+from tests.runs.test_experiment import bare
+
+ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
+TINY = ["samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
+
+
+def asbc(monkeypatch, *arguments):
+    """The command in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["asbc", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_tiny_sweep_of_every_experiment(name, tmp_path, monkeypatch, capsys):
+    small = {"lp": ["evaluate.lp.labels=[1,2]"], "regimes": ["evaluate.regimes.n_scales=3"]}
+    small["ablation"] = small["selectors"] = small["lp"]
+    small["regret"] = ["evaluate.regret.scales=[0.5,1.0]"]
+    small["k_cand"] = ["k_cand=15,30"]
+    assert asbc(monkeypatch, f"experiment={name}", f"out={tmp_path}", *TINY, *small.get(name, [])) == 0
+    table = collect(tmp_path, finished_only=True)
+    assert (table["experiment"] == name).all() and table["value"].notna().mean() > 0.9
+    jobs = {"gamma": 6, "k_cand": 2, "n_grid": 4}.get(name, 1)
+    assert table["run_id"].nunique() == jobs
+    shown = capsys.readouterr().out
+    assert ("sweep 20" in shown) == (jobs > 1)
+
+
+@pytest.mark.parametrize(
+    "sweep", ["bandwidth.gamma=0.5,0.75,1,1.25,1.5,2", "k_cand=15,30,60", "bandwidth.n_grid=6,12,24,48"]
+)
+def test_sweeps_work_as_written(sweep, tmp_path, monkeypatch):
+    small = ["samples_per_class=[7]", "trials=1", "method=[nnk_sigma]", "progress=false", f"out={tmp_path}"]
+    assert asbc(monkeypatch, "-m", sweep, *small) == 0
+    key, _, values = sweep.partition("=")
+    assert sorted(collect(tmp_path)[key].unique()) == sorted(float(v) for v in values.split(","))
+
+
+def test_any_launcher_and_number_of_workers_gives_the_same_table(tmp_path, monkeypatch):
+    arguments = ["-m", "bandwidth.gamma=0.5,1,2", "samples_per_class=[4,6]", "trials=2", "logger=none"]
+    arguments += ["evaluate=[loo,lp]", "evaluate.lp.labels=[1]", "progress=false"]
+    launchers = {
+        "basic": [],
+        "one": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"],
+        "two": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+    }
+    tables = {}
+    for name, launcher in launchers.items():
+        assert asbc(monkeypatch, *arguments, *launcher, f"out={tmp_path / name}") == 0
+        tables[name] = bare(collect(tmp_path / name))
+    pd.testing.assert_frame_equal(tables["basic"], tables["one"])
+    pd.testing.assert_frame_equal(tables["basic"], tables["two"])
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_failing_job_stops_no_other_and_is_listed(launcher, tmp_path, monkeypatch, capsys):
+    arguments = ["-m", "k_cand=3000,15,12", f"hydra/launcher={launcher}", f"out={tmp_path}", *TINY]
+    assert asbc(monkeypatch, *arguments) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 of 3 failed" in shown and "The same command tries these again" in shown
+    assert sorted(collect(tmp_path)["k_cand"].unique()) == [12, 15]
+    states = [json.loads(p.read_text()) for p in tmp_path.glob("runs/*/status.json")]
+    (failed,) = [s for s in states if s["state"] == "failed"]
+    assert "k_cand=3000" in failed["traceback"]
+    # Started again, only the failed job is tried.
+    assert asbc(monkeypatch, *arguments) == 1
+    notes = [json.loads(p.read_text())["state"] for p in tmp_path.glob("sweeps/*/*/job.json")]
+    assert sorted(notes) == ["failed", "failed", "finished", "finished", "skipped", "skipped"]
+
+
+def test_a_single_failure_is_told_in_one_line(tmp_path, monkeypatch, capfd):
+    assert asbc(monkeypatch, "embedding=files", "embedding.path=nowhere.npy", f"out={tmp_path}", *TINY) == 1
+    shown = capfd.readouterr()
+    text = shown.out + shown.err
+    assert "nowhere.npy: no such file" in text and "Traceback" not in text
+
+
+def test_experiments_in_a_row_are_commands_of_their_own():
+    assert cli.stages(["experiment=loo", "seed=1"]) == [["experiment=loo", "seed=1"]]
+    assert cli.stages(["-m", "experiment=loo,gamma"]) == [["-m", "experiment=loo"], ["-m", "experiment=gamma"]]
+    paper = cli.stages(["experiment=paper", "seed=1"])
+    assert sorted(command[0] for command in paper) == [f"experiment={name}" for name in EXPERIMENTS]
+    assert all(command[1] == "seed=1" for command in paper)
+    assert cli.stages(["seed=1"]) == [["seed=1"]]
+
+
+def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
+    command = [sys.executable, "-m", "asbc.runs.command", "experiment=lp,loo", f"out={tmp_path}", *TINY]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1  # lp wants more samples than 4 a class
+    assert "20 labels a class" in done.stdout + done.stderr
+    assert collect(tmp_path)["experiment"].unique().tolist() == ["loo"]
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
+    command = [sys.executable, "-m", "asbc.runs.command", "samples_per_class=[4]", "trials=2000", f"out={tmp_path}"]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("runs/*/parts/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from there" in err and "Traceback" not in out + err
+    (status,) = [json.loads(p.read_text()) for p in tmp_path.glob("runs/*/status.json")]
+    assert status["state"] == "interrupted"
+    assert len(collect(tmp_path)) >= 6
+
+
+def test_unknown_names_in_lists_are_told_with_those_there_are(tmp_path, monkeypatch, capsys):
+    assert asbc(monkeypatch, "method=[knn,foo]", f"out={tmp_path}") == 1
+    shown = capsys.readouterr().err
+    assert "there is no method 'foo'" in shown and "knn_sigma, " in shown and "Traceback" not in shown
+    assert list(tmp_path.iterdir()) == []
+    assert "no evaluate 'foo'; there are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
+    assert "there are csv, none, wandb" in cli.unknown_leaves(["-m", "logger=[csv],[foo]"])
+    for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "method=foo"):
+        assert cli.unknown_leaves([good]) is None
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "foo.yaml").write_text("")
+    for flags in (["--config-dir", str(tmp_path)], [f"--config-dir={tmp_path}"], ["-cd", str(tmp_path)]):
+        assert cli.unknown_leaves([*flags, "method=[knn,foo]"]) is None
+        assert "'bar'" in cli.unknown_leaves([*flags, "method=[bar]"])
