@@ -15,12 +15,14 @@ from asbc.bandwidth import (
 )
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
-from asbc.neighbors import LowRecallWarning, Neighbors, search_neighbors
+from asbc.neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
+from asbc.outofcore.driver import build_graph
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows
 from asbc.validation import normalize
 from asbc.version import __version__
 from asbc.weights import (
     EmptyRowWarning,
+    blend_weights,
     gaussian_weights,
     nnk_weights,
     normalize_weights,
@@ -42,9 +44,13 @@ __all__ = [
     "LogLog",
     "LowRecallWarning",
     "Neighbors",
+    "NeighborsTransformer",
     "Perplexity",
     "SelfTuning",
     "SpectralBandwidth",
+    "__version__",
+    "blend_weights",
+    "build_graph",
     "dim_mst",
     "effective_rank",
     "gaussian_weights",

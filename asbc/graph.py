@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asbc.bandwidth import Bandwidth, SpectralBandwidth
 from asbc.dimension import ESTIMATORS, Dimension
+from asbc.neighbors.given import given_neighbors
+from asbc.neighbors.options import RECALL, check_recall, check_search
 from asbc.neighbors.search import search_neighbors
 from asbc.neighbors.types import Neighbors, check_type
 from asbc.rows import Rows, solve_rows
@@ -95,8 +99,10 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    weights : {"nnk", "gaussian", "uniform"}
-        How neighbours are weighted. ``"uniform"`` is the plain kNN graph; it needs no bandwidth.
+    weights : {"nnk", "gaussian", "blend", "uniform"}, default="nnk"
+        How neighbours are weighted. ``"nnk"`` keeps the few that are needed, ``"gaussian"`` weights all by distance,
+        ``"blend"`` is half of each (see :func:`asbc.blend_weights`), and ``"uniform"`` is the plain kNN graph, which
+        needs no bandwidth.
     bandwidth : Bandwidth, optional
         The rule for sigma; ``SpectralBandwidth()`` if None.
     sharpen : bool
@@ -112,8 +118,15 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         The estimate of intrinsic dimension that the bandwidth is matched to.
     n_rep : int
         Permutations a node for ``"mst"``.
-    random_state : int, RandomState or None
-        Seeds the permutations.
+    random_state : int, RandomState or None, default=0
+        Seeds the permutations, and what approximate search draws.
+    search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
+        How neighbours are found: ``"auto"`` is exact up to 20,000 nodes, and by inverted lists above where they cost
+        less; see :func:`asbc.search_neighbors`.
+    recall : float, default=0.98
+        The share of the neighbours that approximate search is to find.
+    search_options : mapping, optional
+        Options of the search by name, in place of what `recall` decides.
 
     Attributes
     ----------
@@ -137,6 +150,9 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         dimension: str = "mst",
         n_rep: int = 5,
         random_state: int | np.random.RandomState | None = 0,
+        search: str = "auto",
+        recall: float = RECALL,
+        search_options: Mapping[str, int] | None = None,
     ):
         self.weights = weights
         self.bandwidth = bandwidth
@@ -148,19 +164,38 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.dimension = dimension
         self.n_rep = n_rep
         self.random_state = random_state
+        self.search = search
+        self.recall = recall
+        self.search_options = search_options
 
-    def fit(self, X: ArrayLike, y=None) -> GraphBuilder:
-        """Build the graph on the rows of `X` (n, d); `y` is ignored.
+    def fit(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> GraphBuilder:
+        """Build the graph on the rows of `X`.
 
-        An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
+        Parameters
+        ----------
+        X : (n, d) array, DataFrame or tensor
+            An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
+        y : ignored
+        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, optional
+            Neighbours that you have found already, at least `k_cand` per node: as faiss, pynndescent or UMAP's
+            ``precomputed_knn`` give them, or as ``KNeighborsTransformer(mode="distance")`` does. The node itself may be
+            among them or not; rows need not be sorted; an id that comes twice counts once. Distances are worked out
+            anew from `X`, and those given must agree with them.
+
+        Returns
+        -------
+        self
         """
         self.check_parameters()
         vectors = self._vectors(X, reset=True)
-        neighbors = search_neighbors(vectors, check_k(self.k_cand, len(vectors), "k_cand"))
+        k = check_k(self.k_cand, len(vectors), "k_cand")
         self._seed = int(
             self.random_state
             if isinstance(self.random_state, int | np.integer)
             else check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        neighbors = (
+            self._search(vectors, k) if neighbors is None else given_neighbors(vectors, neighbors, k, self.metric)
         )
         solved = self._solve(vectors, neighbors)
         self.dimension_, self.bandwidth_, rows = solved.dimension, solved.choice, solved.weights
@@ -170,9 +205,9 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self._X = vectors
         return self
 
-    def fit_transform(self, X: ArrayLike, y=None) -> sparse.csr_array:
-        """The graph on the rows of `X`: (n, n) CSR array, entries at least 0, no self loops."""
-        return self.fit(X, y).graph_
+    def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:
+        """The graph on the rows of `X`: (n, n) CSR array, entries at least 0, no self loops; see :meth:`fit`."""
+        return self.fit(X, y, neighbors=neighbors).graph_
 
     def transform(self, X: ArrayLike) -> sparse.csr_array:
         """Rows for unseen points against the fitted ones: (m, n) CSR array, each row summing to 1.
@@ -184,6 +219,12 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         neighbors = search_neighbors(self._X, int(self.k_cand), queries=queries)
         rows = self._solve(self._X, neighbors, fitted=self.bandwidth_)
         return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self._X))
+
+    def _search(self, X: Floats, k: int) -> Neighbors:
+        options = dict(self.search_options or {})
+        if self.search != "exact":
+            options["seed"] = self._seed
+        return search_neighbors(X, k, search=self.search, recall=self.recall, **options)
 
     def _solve(self, X, neighbors, fitted=None) -> Rows:
         """Dimension, bandwidth and weights of nodes; of queries, if what was fitted on X is given."""
@@ -238,6 +279,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         k_cand = whole_number(self.k_cand, "k_cand", 8)
         whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
         whole_number(self.n_rep, "n_rep", 1)
+        check_recall(self.recall)
+        check_search(self.search, 2**40, self.search_options or {})
         true_or_false(self.sharpen, "sharpen")
         if isinstance(self.random_state, int | np.integer):
             whole_number(self.random_state, "random_state", 0, LARGEST_SEED)

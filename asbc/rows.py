@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +15,17 @@ from numpy.typing import NDArray
 from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, ConstantNeighborhoodWarning, fill_constant, joined
 from asbc.dimension import Dimension
 from asbc.kernels.distances import pair_count
-from asbc.neighbors.types import Neighbors, neighborhoods, with_pairs
+from asbc.neighbors.types import Neighbors, blocks_with_pairs, check_type, with_pairs
 from asbc.validation import Floats
-from asbc.weights import EmptyRowWarning, Matrix, count_empty, row_weights, uniform_weights, warn_of_empty_rows
+from asbc.weights import (
+    EmptyRowWarning,
+    Matrix,
+    blend_weights,
+    count_empty,
+    row_weights,
+    uniform_weights,
+    warn_of_empty_rows,
+)
 
 # Distances within neighbourhoods are kept from step to step if all of them take no more bytes than this.
 SHARED_BYTES = 512 * 2**20
@@ -76,7 +83,7 @@ def solve_rows(
     neighbors : Neighbors of n nodes
     dimension : Dimension, or its values (n,), optional
     bandwidth : Bandwidth, or the choice (n nodes) that it has already made, optional
-    weights : {"uniform", "gaussian", "nnk"}, optional
+    weights : {"uniform", "gaussian", "nnk", "blend"}, optional
     k_min : int, default=6
         See :func:`asbc.nnk_weights`.
     seed : int, default=0
@@ -88,6 +95,7 @@ def solve_rows(
     -------
     Rows; call ``completed()`` on it if these are all the nodes there are
     """
+    check_type(neighbors)
     if weights == "uniform" and bandwidth is None and dimension is None:
         return Rows(weights=uniform_weights(neighbors))
     if isinstance(dimension, Dimension) and not dimension.local:
@@ -111,7 +119,7 @@ def survey_rows(
     if not rule.uses_dimension:
         return dict(rule.summarize(X, neighbors, None))
     with _told_once():
-        parts = [rule.summarize(None, block, _part(dimension, rows)) for rows, block in _blocks(X, neighbors)]
+        parts = [rule.summarize(None, block, _part(dimension, rows)) for rows, block in blocks_with_pairs(X, neighbors)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -122,7 +130,7 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
     dimensions, choices = [], []
     weights = None if kind is None else np.empty((neighbors.n, neighbors.k))
     with _told_once():
-        for rows, block in _blocks(X, neighbors):
+        for rows, block in blocks_with_pairs(X, neighbors):
             values = _part(dimension, rows)
             if isinstance(dimension, Dimension):
                 values = dimension(None, block, seed)
@@ -132,7 +140,9 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
                 choose = rule.select if fitted is None else _extension(rule, fitted)
                 choice = choose(None, block, values)
                 choices.append(choice)
-            if weights is not None:
+            if kind == "blend":
+                weights[rows] = blend_weights(block, values, choice, k_min=k_min, fitted=everyone)
+            elif weights is not None:
                 weights[rows] = row_weights(kind, None, block, choice, k_min=k_min, fitted=everyone)
     return Rows(
         np.concatenate(dimensions) if dimensions else dimension,
@@ -144,12 +154,6 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
 
 def _extension(rule: Bandwidth, fitted: BandwidthChoice):
     return lambda X, block, dimension: rule.extend(fitted, X, block, dimension)
-
-
-def _blocks(X, neighbors: Neighbors) -> Iterator[tuple[slice, Neighbors]]:
-    """Blocks of nodes, each carrying the distances among its neighbours."""
-    for rows, pairs in neighborhoods(X, neighbors):
-        yield rows, replace(neighbors.rows(rows.start, rows.stop), pairs=pairs)
 
 
 def _part(values, rows: slice):

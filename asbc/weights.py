@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.bandwidth.perplexity import Perplexity
 from asbc.bandwidth.rule import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
@@ -17,7 +18,7 @@ from asbc.validation import one_of, positive_number, sigma_per_node, whole_numbe
 
 Matrix = NDArray[np.float64]
 
-KINDS = ("uniform", "gaussian", "nnk")
+KINDS = ("uniform", "gaussian", "nnk", "blend")
 
 
 class EmptyRowWarning(UserWarning):
@@ -106,7 +107,7 @@ def row_weights(
     fitted : BandwidthChoice, optional
         The choice on the rows of X, where `neighbors` and `choice` belong to queries.
     """
-    one_of(kind, "weights", KINDS)
+    one_of(kind, "kind", ("uniform", "gaussian", "nnk"))
     if kind == "uniform":
         return uniform_weights(neighbors)
     if choice is None:
@@ -122,6 +123,38 @@ def row_weights(
         weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
     warn_of_empty_rows(count_empty(weights), neighbors.n)
     return weights
+
+
+def blend_weights(
+    neighbors: Neighbors,
+    dimension: ArrayLike | None,
+    choice: BandwidthChoice,
+    *,
+    k_min: int = 6,
+    fitted: BandwidthChoice | None = None,
+) -> Matrix:
+    """Half NNK weights at the bandwidth chosen, half Gaussian ones that count as twice the dimension in neighbours.
+
+    NNK keeps the few neighbours that are needed and is best in votes; Gaussian weights with :class:`Perplexity` spread
+    over more of them and carry few labels further. The mean of the two, each normalised, is never far from the better.
+
+    Parameters
+    ----------
+    neighbors : Neighbors that carry the distances among them
+    dimension : (n,) array
+        Local intrinsic dimension, for the Gaussian half.
+    choice : BandwidthChoice
+        For the NNK half.
+    k_min, fitted
+        See :func:`row_weights`.
+
+    Returns
+    -------
+    (n, k) array, rows normalised
+    """
+    kernel = row_weights("nnk", None, neighbors, choice, k_min=k_min, fitted=fitted)
+    sigma, _ = Perplexity().sigma(neighbors, dimension)
+    return (normalize_weights(kernel) + normalize_weights(gaussian_weights(neighbors, sigma))) / 2.0
 
 
 def count_empty(weights: Matrix) -> int:

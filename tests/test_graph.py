@@ -225,7 +225,7 @@ def test_read_only_memory_map(tmp_path, clouds):
 @pytest.mark.parametrize(
     "parameters, error, message",
     [
-        ({"weights": "knn"}, ValueError, "weights must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"),
+        ({"weights": "knn"}, ValueError, "weights must be 'uniform', 'gaussian', 'nnk' or 'blend'; got 'knn'"),
         ({"k_cand": 7}, ValueError, "k_cand must be a whole number of at least 8; got 7"),
         ({"k_cand": 240}, ValueError, "k_cand=240 neighbours need more than 240 nodes; got n_samples = 240"),
         (

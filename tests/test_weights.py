@@ -132,7 +132,7 @@ def test_other_bad_arguments(geometry, choice):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
     with pytest.raises(ValueError, match="solver must be 'exact' or 'reference'; got 'fast'"):
         asbc.nnk_weights(X, neighbors, 1.0, solver="fast")
-    with pytest.raises(ValueError, match="weights must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"):
+    with pytest.raises(ValueError, match="kind must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"):
         asbc.row_weights("knn", X, neighbors, choice)
     with pytest.raises(ValueError, match="choice is needed for 'nnk' weights"):
         asbc.row_weights("nnk", X, neighbors, None)

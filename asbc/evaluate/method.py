@@ -20,10 +20,10 @@ class Method:
 
     Parameters
     ----------
-    weights : {"uniform", "gaussian", "nnk"} or callable
+    weights : {"uniform", "gaussian", "nnk", "blend"} or callable
         A callable gets the :class:`Neighbors` and gives (n, k) weights.
     bandwidth : Bandwidth, optional
-        The rule for sigma; needed by "gaussian" and "nnk".
+        The rule for sigma; needed by all but "uniform".
     sharpen : bool
         Raise rows to a power that falls with sigma.
     """
@@ -35,7 +35,7 @@ class Method:
     def __post_init__(self) -> None:
         if not callable(self.weights) and self.weights not in KINDS:
             raise ValueError(f"weights must be one of {', '.join(KINDS)}, or callable; got {self.weights!r}")
-        if (self.weights in ("gaussian", "nnk") or self.sharpen) and self.bandwidth is None:
+        if (self.weights in ("gaussian", "nnk", "blend") or self.sharpen) and self.bandwidth is None:
             raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
 
     @property

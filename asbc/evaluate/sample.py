@@ -123,7 +123,15 @@ class Sample:
             if not isinstance(method.weights, str):
                 return normalize_weights(method.weights(self.neighbors))
             choice = None if method.bandwidth is None else self.choice(method.bandwidth)
-            rows = solve_rows(self.X, self.neighbors, bandwidth=choice, weights=method.weights, k_min=self.k_min)
+            dimension = self.dimension() if method.weights == "blend" else None
+            rows = solve_rows(
+                self.X,
+                self.neighbors,
+                dimension=dimension,
+                bandwidth=choice,
+                weights=method.weights,
+                k_min=self.k_min,
+            )
             weights = rows.completed().weights
             assert weights is not None
             return normalize_weights(weights)

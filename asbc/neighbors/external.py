@@ -39,9 +39,9 @@ def _import_pynndescent():
 class HNSW:
     """A navigable small-world graph. It holds all rows in memory."""
 
-    def __init__(self, index, ef_search: int):
+    def __init__(self, index, breadth: int = 0):
         self._index = index
-        self._index.hnsw.efSearch = ef_search
+        self.breadth = breadth  # candidates kept while searching; at least as many as are wanted
 
     @classmethod
     def build(cls, X: Floats, settings: Mapping[str, int]) -> HNSW:
@@ -55,10 +55,10 @@ class HNSW:
                 index.add(np.ascontiguousarray(X[start : start + TILE_ROWS], np.float32))
         finally:
             faiss.omp_set_num_threads(threads)
-        return cls(index, settings["ef_search"])
+        return cls(index)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, None]:
-        self._index.hnsw.efSearch = max(self._index.hnsw.efSearch, wanted + SPARE)
+        self._index.hnsw.efSearch = max(self.breadth, wanted + SPARE)
         return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + SPARE)[1], None
 
     def save(self, path: Path) -> None:
@@ -72,8 +72,8 @@ class HNSW:
             raise
 
     @classmethod
-    def open(cls, path: Path, ef_search: int) -> HNSW:
-        return cls(import_faiss().read_index(os.fspath(path)), ef_search)
+    def open(cls, path: Path, breadth: int) -> HNSW:
+        return cls(import_faiss().read_index(os.fspath(path)), breadth)
 
 
 class Listed:

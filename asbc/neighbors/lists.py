@@ -22,7 +22,7 @@ TRAINING_ROWS_PER_LIST = 32  # rows that k-means sees, for each list it is to fi
 KMEANS_ROUNDS = 8  # the lists need to be balanced, not optimal
 
 
-def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
+def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROUNDS) -> NDArray[np.float32]:
     """Centres of inverted lists by k-means on a sample: (n_lists, d).
 
     Rows are assigned by exact search and sums run in a fixed order, so that neither threads nor batches change the
@@ -39,7 +39,7 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
         )
     sample = np.ascontiguousarray(sample, np.float32)
     centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
-    for _ in range(KMEANS_ROUNDS):
+    for _ in range(rounds):
         nearest = search_exactly(centroids, 1, sample)
         labels = nearest.indices[:, 0]
         counts = np.bincount(labels, minlength=n_lists)
@@ -89,9 +89,9 @@ class InvertedLists:
         self.probes = probes
 
     @classmethod
-    def build(cls, X: Floats, n_lists: int, n_probe: int, seed: int) -> InvertedLists:
+    def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
         """In memory."""
-        centroids = train_centroids(X, n_lists, seed)
+        n_lists = len(centroids)
         probes = nearest_lists(centroids, X, n_probe)
         labels = probes[:, 0]
         members, starts = file_under(labels, n_lists)

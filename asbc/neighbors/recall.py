@@ -13,11 +13,11 @@ from asbc.neighbors.exact import Ids, exact_distances
 from asbc.validation import Floats
 
 SAMPLE_NODES = 1000  # nodes that recall is measured on, unless another number is asked for
-LEAST_RECALL = 0.9  # below it there is a warning
+LEAST_RECALL = 0.9  # below it there is a warning where no recall was asked for
 
 
 class LowRecallWarning(UserWarning):
-    """Approximate search has missed more than a tenth of the neighbours."""
+    """Approximate search has missed more of the neighbours than was asked for, or more than a tenth of them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class Recall:
     value: float
     standard_error: float
     sample: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% interval of the value."""
+        return max(0.0, self.value - 1.96 * self.standard_error), min(1.0, self.value + 1.96 * self.standard_error)
 
 
 def measure_recall(
@@ -74,11 +79,14 @@ def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:
     return Recall(float(hits.mean()), error, len(hits))
 
 
-def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int]) -> None:
-    if recall.value < LEAST_RECALL:
+def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int], target: float | None = None) -> None:
+    """Warn of a recall that is below `target` by more than its interval, or where none was asked for, below 0.9."""
+    reached = recall.interval[1] >= target if target is not None else recall.value >= LEAST_RECALL
+    if not reached:
+        asked = "" if target is None else f" where {target:g} was asked for"
         warnings.warn(
-            f"recall is {recall.value:.3f}, measured on {recall.sample} nodes: neighbours are missing from the graph. "
-            f"Look at more, by the options of search={search!r}: {dict(settings)}.",
+            f"recall is {recall.value:.3f}{asked}, measured on {recall.sample} nodes: neighbours are missing from the "
+            f"graph. Look at more, by the options of search={search!r}: {dict(settings)}.",
             LowRecallWarning,
             stacklevel=4,
         )

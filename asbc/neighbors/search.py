@@ -6,6 +6,7 @@ miss neighbours, and never gives a wrong distance. Rows with too few candidates 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,18 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from asbc.kernels.distances import listed_distances
 from asbc.neighbors.exact import Ids, exact_distances, search_exactly
 from asbc.neighbors.external import HNSW, Listed, nn_descent_candidates
-from asbc.neighbors.lists import InvertedLists
+from asbc.neighbors.lists import KMEANS_ROUNDS, InvertedLists, train_centroids
+from asbc.neighbors.options import RECALL, check_recall, check_search
 from asbc.neighbors.recall import SAMPLE_NODES, measure_recall, warn_of_recall
+from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
 from asbc.neighbors.types import Neighbors
-from asbc.validation import Floats, as_vectors, check_k, normalize, one_of
+from asbc.validation import LARGEST_SEED, Floats, as_vectors, check_k, normalize, one_of, whole_number
 
-# Every option with its default; None is worked out from the number of rows.
-OPTIONS: dict[str, dict[str, int | None]] = {
-    "exact": {},
-    "ivf": {"n_lists": None, "n_probe": 8},
-    "hnsw": {"links": 32, "ef_construction": 100, "ef_search": 128},
-    "nn_descent": {"n_trees": None},
-}
 BLOCK_ROWS = 16384  # rows whose neighbours are looked for together
 
 
@@ -37,6 +33,7 @@ def search_neighbors(
     metric: str = "euclidean",
     queries: ArrayLike | None = None,
     search: str = "exact",
+    recall: float = RECALL,
     **options: int,
 ) -> Neighbors:
     """Nearest neighbours, exact unless another kind of search is asked for.
@@ -55,14 +52,19 @@ def search_neighbors(
     queries : (m, d) array, optional
         Search the neighbours of these among the rows of X. By default the nodes are the rows of X themselves, and
         none is its own neighbour.
-    search : {"exact", "ivf", "hnsw", "nn_descent"}
-        The others are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
-        (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and
-        measure their recall on a sample; below 0.9 there is a :class:`asbc.LowRecallWarning`.
+    search : {"exact", "auto", "ivf", "hnsw", "nn_descent"}, default="exact"
+        ``"auto"`` is exact up to 20,000 rows, and by inverted lists above where they cost less. The others are
+        approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent (pynndescent); the
+        last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and measure their recall
+        on a sample; where it is not reached there is a :class:`asbc.LowRecallWarning`.
+    recall : float, default=0.98
+        The share of the neighbours that approximate search is to find. The exact neighbours of a sample of nodes tell
+        how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes; where exact search would cost less than so
+        many lists, it takes their place.
     **options
         Of approximate search: ``seed``; ``sample``, the nodes that recall is measured on (1000); ``n_lists`` and
         ``n_probe`` of ``"ivf"``; ``links``, ``ef_construction`` and ``ef_search`` of ``"hnsw"``; ``n_trees`` of
-        ``"nn_descent"``.
+        ``"nn_descent"``. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
 
     Returns
     -------
@@ -72,8 +74,10 @@ def search_neighbors(
     prepare = normalize if metric == "cosine" else as_vectors
     X = prepare(X)
     Q = None if queries is None else _prepared_queries(queries, X, prepare)
-    if search != "exact" or options:
-        return search_approximately(X, k, search, queries=Q, **options)
+    if search == "exact" and options:
+        raise ValueError(f"search='exact' has no options; got {', '.join(options)}.")
+    if search != "exact":
+        return search_approximately(X, k, search, recall=recall, queries=Q, **options)
     return search_exactly(X, k, Q)
 
 
@@ -84,35 +88,12 @@ def _prepared_queries(queries, X, prepare):
     return Q
 
 
-def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, int]:
-    """All options of a kind of search, the defaults filled in, or a clear error."""
-    if search not in OPTIONS:
-        raise ValueError(f"search must be one of {', '.join(map(repr, OPTIONS))}; got {search!r}.")
-    known = OPTIONS[search]
-    for name, value in options.items():
-        if name not in known:
-            valid = ", ".join(known) or "none"
-            raise ValueError(f"search={search!r} has no option {name!r}; its options are: {valid}.")
-        if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
-    filled = {**known, **{name: value for name, value in options.items() if value is not None}}
-    if search == "ivf":
-        if filled["n_lists"] is None:
-            # Scanning lists and choosing them cost about the same at 2 sqrt(n) lists.
-            filled["n_lists"] = max(1, min(n // 32, 2 ** round(np.log2(2 * np.sqrt(n)))))
-        if filled["n_lists"] > n:
-            raise ValueError(f"n_lists must be at most the number of rows, {n}; got {filled['n_lists']}.")
-        filled["n_probe"] = min(int(filled["n_probe"] or 1), int(filled["n_lists"] or 1))
-    if search == "nn_descent" and filled["n_trees"] is None:
-        filled["n_trees"] = min(32, 5 + round(n**0.25))
-    return {name: int(value) for name, value in filled.items() if value is not None}
-
-
 def search_approximately(
     X: Floats,
     k: int,
     search: str,
     *,
+    recall: float = RECALL,
     queries: Floats | None = None,
     seed: int = 0,
     sample: int = SAMPLE_NODES,
@@ -120,44 +101,59 @@ def search_approximately(
 ) -> Neighbors:
     """What ``search_neighbors(search=...)`` does once X is checked; `options` are those of :data:`OPTIONS`."""
     n = len(X)
-    settings = check_search(search, n, options)
-    if search == "exact":
-        raise ValueError("search='exact' has no options; 'seed' and 'sample' are those of approximate search.")
+    check_search(search, n, options)
+    check_recall(recall)
+    whole_number(seed, "seed", 0, LARGEST_SEED)
+    whole_number(sample, "sample", 1)
     if queries is None:
-        check_k(k, n)
-        rows = np.arange(n)
+        k = check_k(k, n)
     else:
-        check_k(k, n + 1)
+        k = check_k(k, n + 1)
         if search == "nn_descent":
             raise ValueError(
                 "search='nn_descent' finds the neighbours of the rows of X only; use 'ivf' or 'hnsw' for queries."
             )
-    index = build_index(X, k, search, settings, seed)
+    index, decision = build_index(X, k, search, options, recall, seed)
+    if index is None:
+        return search_exactly(X, k, queries)
     source = X if queries is None else queries
     indices = np.empty((len(source), k), np.int64)
     distances = np.empty((len(source), k))
     for start in range(0, len(source), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(source)))
         if queries is None:
-            found = find_rows(X, rows[block], index, k)
+            found = find_rows(X, np.arange(block.start, block.stop), index, k)
         else:
             ids, squared = index.candidates(X, queries[block], None, k)
             found = _decide(X, queries[block], ids, squared, k, None)
         indices[block], distances[block] = found[:2]
-    recall = measure_recall(
+    reached = measure_recall(
         X, source, k, lambda nodes: distances[nodes], among_rows=queries is None, seed=seed, sample=sample
     )
-    warn_of_recall(recall, search, settings)
-    return Neighbors(indices, distances, first=0 if queries is None else None, recall=recall.value)
+    warn_of_recall(reached, decision.search, decision.options, decision.target)
+    return Neighbors(indices, distances, first=0 if queries is None else None, recall=reached.value)
 
 
-def build_index(X: Floats, k: int, search: str, settings: Mapping[str, int], seed: int = 0):
-    """An index in memory, with ``candidates(X, vectors, rows, wanted)``."""
-    if search == "ivf":
-        return InvertedLists.build(X, settings["n_lists"], settings["n_probe"], seed)
+def build_index(X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0):
+    """An index in memory, with ``candidates(X, vectors, rows, wanted)``, and the decision that led to it.
+
+    The index is None where exact search costs less.
+    """
+    settings = check_search(search, len(X), options)
+    if search in ("auto", "ivf"):
+        lists = functools.cache(lambda rounds: train_centroids(X, settings["n_lists"], seed, rounds))
+        decision = decide_lists(X, k, search, settings, recall, seed, lists)
+        if decision.search == "exact":
+            return None, decision
+        return InvertedLists.build(X, lists(KMEANS_ROUNDS), decision.options["n_probe"]), decision
     if search == "hnsw":
-        return HNSW.build(X, settings)
-    return Listed(nn_descent_candidates(X, k, settings["n_trees"], seed))
+        index = HNSW.build(X, settings)
+        decision = decide_breadth(X, k, settings, recall, seed, index)
+        index.breadth = decision.options["ef_search"]
+        return index, decision
+    if search == "nn_descent":
+        return Listed(nn_descent_candidates(X, k, settings["n_trees"], seed)), Decision(search, settings, recall)
+    return None, Decision("exact", {})
 
 
 def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.float64], int]:

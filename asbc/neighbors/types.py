@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from asbc.kernels.distances import CHUNK, listed_distances, neighborhood_distances
-from asbc.validation import Floats, as_vectors, whole_number
+from asbc.kernels.distances import CHUNK, listed_distances, neighborhood_distances, pair_count
+from asbc.validation import Floats, as_vectors, true_or_false, whole_number
 
 # A block of neighbourhoods gives every thread this many tasks of CHUNK nodes: enough to balance the threads.
 TASKS_PER_THREAD = 16
@@ -53,36 +54,124 @@ class Neighbors:
         """The nearest `k` of these neighbours."""
         k = whole_number(k, "k", 1, self.k, "the neighbours there are")
         nearest = np.ascontiguousarray(self.indices[:, :k]), np.ascontiguousarray(self.distances[:, :k])
-        return Neighbors(*nearest, self.first)
+        return _as_sound_as(self, Neighbors(*nearest, self.first))
 
     def rows(self, start: int, stop: int) -> Neighbors:
         """The neighbours of nodes `start` to `stop`."""
-        return Neighbors(
-            self.indices[start:stop],
-            self.distances[start:stop],
-            None if self.first is None else self.first + start,
-            None if self.pairs is None else self.pairs[start:stop],
+        return _as_sound_as(
+            self,
+            Neighbors(
+                self.indices[start:stop],
+                self.distances[start:stop],
+                None if self.first is None else self.first + start,
+                None if self.pairs is None else self.pairs[start:stop],
+            ),
         )
 
+    def to_distances(self, *, include_self: bool = False, n_columns: int | None = None) -> sparse.csr_array:
+        """The distances as a sparse matrix, rows in ascending order, explicit zeros kept.
 
-def check_type(neighbors: Neighbors) -> None:
+        Parameters
+        ----------
+        include_self : bool, default=False
+            Whether each node stands first in its own row, at distance 0. scikit-learn's estimators with
+            ``metric="precomputed"`` want it so; cleanlab's ``knn_graph`` wants it without; scanpy takes both.
+        n_columns : int, optional
+            Rows of X, where the nodes are queries; by default as many as there are nodes.
+
+        Returns
+        -------
+        (n, n_columns) CSR array of float64
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1)
+        >>> neighbors.to_distances().toarray()
+        array([[0., 1., 0.],
+               [1., 0., 0.],
+               [0., 2., 0.]])
+        """
+        indices, distances = self.indices, self.distances
+        if true_or_false(include_self, "include_self"):
+            if self.first is None:
+                raise ValueError("include_self=True needs nodes that are rows of X; these are queries.")
+            own = np.arange(self.first, self.first + self.n)[:, None]
+            indices = np.concatenate([own, indices], axis=1)
+            distances = np.concatenate([np.zeros((self.n, 1)), distances], axis=1)
+        columns = self.n if n_columns is None else whole_number(n_columns, "n_columns", 1)
+        integer = np.int32 if max(indices.size, columns) < 2**31 else np.int64
+        starts = np.arange(0, indices.size + 1, indices.shape[1], dtype=integer)
+        parts = (np.array(distances).ravel(), indices.astype(integer).ravel(), starts)
+        return sparse.csr_array(parts, shape=(self.n, columns))
+
+
+def check_type(neighbors: Neighbors, name: str = "neighbors") -> None:
+    """Refuse what is not a sound :class:`Neighbors`: compiled code would read beyond its arrays.
+
+    An object is looked through once; after that, and for blocks cut out of it, it is known to be sound.
+    """
     if not isinstance(neighbors, Neighbors):
-        raise TypeError(f"neighbors must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
+        raise TypeError(f"{name} must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
+    if not neighbors.__dict__.get("_sound"):
+        _check_arrays(neighbors, name)
+        _mark_sound(neighbors)
+
+
+def _mark_sound(neighbors: Neighbors) -> Neighbors:
+    object.__setattr__(neighbors, "_sound", True)
+    return neighbors
+
+
+def _as_sound_as(known: Neighbors, part: Neighbors) -> Neighbors:
+    return _mark_sound(part) if known.__dict__.get("_sound") and part.indices.size else part
+
+
+def _check_arrays(neighbors: Neighbors, name: str) -> None:
+    indices, distances, pairs = neighbors.indices, neighbors.distances, neighbors.pairs
+    if not isinstance(indices, np.ndarray) or not isinstance(distances, np.ndarray):
+        raise TypeError(
+            f"{name} must have arrays as indices and distances; "
+            f"got {type(indices).__name__} and {type(distances).__name__}."
+        )
+    if indices.ndim != 2 or indices.shape != distances.shape:
+        raise ValueError(
+            f"{name} must have indices and distances of one 2-dimensional shape; "
+            f"got {indices.shape} and {distances.shape}."
+        )
+    if indices.dtype.kind not in "iu" or distances.dtype.kind != "f":
+        raise TypeError(
+            f"{name} must have whole numbers as indices and floating point distances; "
+            f"got {indices.dtype} and {distances.dtype}."
+        )
+    if not indices.size:
+        raise ValueError(f"{name} must have at least one node and one neighbour; got shape {indices.shape}.")
+    if indices.min() < 0:
+        row = int(np.argmax((indices < 0).any(axis=1)))
+        raise ValueError(
+            f"{name} must have indices of at least 0; row {row} has {indices[row].min()}, by which some libraries mark "
+            "a neighbour that they did not find."
+        )
+    wrong = ~(distances[:, -1] < np.inf) | ~(distances[:, 0] >= 0)
+    wrong |= ~(distances[:, 1:] >= distances[:, :-1]).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must have distances that are finite, at least 0 and in ascending order; row {row} does not."
+        )
+    wanted = (len(indices), int(pair_count(indices.shape[1])))
+    if pairs is not None and (not isinstance(pairs, np.ndarray) or pairs.shape != wanted or pairs.dtype != np.float64):
+        raise ValueError(f"{name} must have pairs of shape {wanted} and dtype float64, as with_pairs gives them.")
+    if neighbors.first is not None:
+        whole_number(neighbors.first, f"{name}.first", 0)
 
 
 def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
     """Refuse neighbours that do not belong to `X`; a few nodes are measured again to tell."""
     check_type(neighbors)
-    if neighbors.indices.shape != neighbors.distances.shape or neighbors.indices.ndim != 2:
-        raise ValueError(
-            "neighbors must have indices and distances of one 2-dimensional shape; "
-            f"got {neighbors.indices.shape} and {neighbors.distances.shape}."
-        )
-    if neighbors.n and (neighbors.indices.min() < 0 or neighbors.indices.max() >= len(X)):
-        raise ValueError(
-            f"neighbors does not match X: it refers to rows {neighbors.indices.min()} to {neighbors.indices.max()}, "
-            f"and X has {len(X)} rows."
-        )
+    last = int(neighbors.indices.max())
+    if last >= len(X):
+        raise ValueError(f"neighbors does not match X: it refers to row {last}, and X has {len(X)} rows.")
     if neighbors.first is None:
         return
     if neighbors.first + neighbors.n > len(X):
@@ -90,7 +179,7 @@ def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
         raise ValueError(f"neighbors does not match X: it goes up to node {last}, and X has {len(X)} rows.")
     rows = np.unique(np.linspace(0, neighbors.n - 1, 16).astype(int))
     nodes = np.ascontiguousarray(X[neighbors.first + rows])
-    measured = np.sqrt(listed_distances(X, nodes, neighbors.indices[rows]))
+    measured = np.sqrt(listed_distances(X, nodes, neighbors.indices[rows].astype(np.int64)))
     given = neighbors.distances[rows]
     if not np.allclose(measured, given, rtol=1e-3, atol=1e-5 * given.max()):
         raise ValueError(
@@ -102,17 +191,18 @@ def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
 def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
     """`X` checked against its neighbours. None is enough where they carry the distances among them."""
     if X is None and isinstance(neighbors, Neighbors) and neighbors.pairs is not None:
+        check_type(neighbors)
         return None
     vectors = as_vectors(X)  # type: ignore[arg-type]
     check_neighbors(vectors, neighbors)
     return vectors
 
 
-def with_pairs(X: Floats, neighbors: Neighbors) -> Neighbors:
+def with_pairs(X: Floats | None, neighbors: Neighbors) -> Neighbors:
     """The same neighbours, with the distances among them worked out once for all later steps."""
     if neighbors.pairs is not None:
         return neighbors
-    return replace(neighbors, pairs=neighborhood_distances(X, neighbors.indices))
+    return _as_sound_as(neighbors, replace(neighbors, pairs=neighborhood_distances(X, neighbors.indices)))
 
 
 def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
@@ -120,13 +210,17 @@ def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slic
 
     A block keeps every thread busy and is no larger than that: 7 MB with two threads and k = 30.
     """
+    for rows, block in blocks_with_pairs(X, neighbors):
+        assert block.pairs is not None
+        yield rows, block.pairs
+
+
+def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, Neighbors]]:
+    """The same blocks as neighbours that carry those distances."""
     step = max(1, min(TASKS_PER_THREAD * CHUNK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
         rows = slice(start, min(start + step, neighbors.n))
-        if neighbors.pairs is not None:
-            yield rows, neighbors.pairs[rows]
-        else:
-            yield rows, neighborhood_distances(X, neighbors.indices[rows])
+        yield rows, with_pairs(X, neighbors.rows(rows.start, rows.stop))
 
 
 def kth_distance(neighbors: Neighbors, k: int) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from asbc.bandwidth import (
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.graph import METRICS, GraphBuilder
-from asbc.neighbors.search import OPTIONS
+from asbc.neighbors.options import OPTIONS, RECALL, SEARCHES
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import load_graph, read_json
@@ -68,13 +68,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of the dimension, the lists and the sample that recall is measured on")
     search = parser.add_argument_group("the search", "options that belong to another kind of search are refused")
     add = search.add_argument
-    add("--search", choices=tuple(OPTIONS), default="ivf", help="hnsw and nn_descent hold all vectors in memory")
+    add(
+        "--search",
+        choices=SEARCHES,
+        default="auto",
+        help="auto is exact up to 20,000 nodes, and by inverted lists above where they cost less; hnsw and nn_descent "
+        "hold all vectors in memory",
+    )
+    add("--recall", type=float, default=RECALL, help="the share of the neighbours that approximate search is to find")
     helps = {
         "n_lists": "ivf: inverted lists (by default about 2 sqrt(n))",
-        "n_probe": "ivf: lists looked at per node (8)",
+        "n_probe": "ivf: lists looked at per node (as many as the recall takes)",
         "links": "hnsw: links per node (32)",
         "ef_construction": "hnsw: candidates kept while building (100)",
-        "ef_search": "hnsw: candidates kept while searching (128)",
+        "ef_search": "hnsw: candidates kept while searching (as many as the recall takes)",
         "n_trees": "nn_descent: trees to start from",
     }
     for name, text in helps.items():
@@ -126,13 +133,14 @@ def main(arguments: list[str] | None = None) -> int:
             metric=args.metric,
             dimension=args.dimension,
             random_state=args.seed,
+            search=args.search,
+            recall=args.recall,
+            search_options=options,
         )
         manifest = build_graph(
             args.source,
             args.folder,
             builder,
-            search=args.search,
-            search_options=options,
             block=args.block,
             engine=args.engine,
             scheduler=args.scheduler,
@@ -161,15 +169,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _summary(folder: Path, manifest: dict) -> None:
     timing = read_json(folder / "timing.json")
+    used = manifest["search_used"]
     lines = [
         ("nodes", f"{manifest['n']:,} x {manifest['d']} {manifest['dtype']}"),
         ("edges", f"{manifest['edges']:,}, {manifest['edges'] / manifest['n']:.1f} per node"),
         ("metric", manifest["builder"]["metric"]),
+        ("search", " ".join([used["search"], *(f"{name}={value}" for name, value in used["options"].items())])),
     ]
     recall = manifest["recall"]
     if recall is not None:
-        interval = 1.96 * recall["standard_error"]
-        lines.append((f"recall@{manifest['k']}", f"{recall['value']:.4f} ± {interval:.4f} on {recall['sample']} nodes"))
+        low, high = recall["interval"]
+        asked = "" if recall["target"] is None else f", {recall['target']:g} asked for"
+        text = f"{recall['value']:.4f} [{low:.4f}, {high:.4f}] on {recall['sample']} nodes{asked}"
+        lines.append((f"recall@{manifest['k']}", text))
     lines += [(f"  {stage}", f"{seconds:.1f} s") for stage, seconds in timing["seconds"].items()]
     lines.append(("seconds", f"{timing['total_seconds']:.1f} ({timing['engine']} engine)"))
     lines.append(("peak memory", f"{timing['peak_bytes'] / 2**30:.2f} GiB"))

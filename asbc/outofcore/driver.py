@@ -25,14 +25,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from asbc.bandwidth.rule import fill_constant
 from asbc.files import whole_path
 from asbc.graph import GraphBuilder
 from asbc.neighbors.external import HNSW, nn_descent_candidates
-from asbc.neighbors.lists import file_under, train_centroids
+from asbc.neighbors.lists import KMEANS_ROUNDS, file_under, train_centroids
+from asbc.neighbors.options import check_search
 from asbc.neighbors.recall import Recall, measure_recall, warn_of_recall
 from asbc.neighbors.search import find_rows
+from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
 from asbc.outofcore.engine import open_engine
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.folder import BuildFolder, opened
@@ -64,7 +67,7 @@ def build_graph(
     folder: str | os.PathLike,
     builder: GraphBuilder | None = None,
     *,
-    search: str = "ivf",
+    search: str | None = None,
     search_options: Mapping[str, int] | None = None,
     block: int = BLOCK_NODES,
     engine: str = "local",
@@ -82,10 +85,8 @@ def build_graph(
         The build's own folder. Another build of the same plan is continued there; any other is refused.
     builder : GraphBuilder, optional
         Weights, bandwidth, metric and the rest; ``GraphBuilder()`` if None, whose metric is euclidean.
-    search : {"ivf", "exact", "hnsw", "nn_descent"}
-        The last two hold all vectors in memory.
-    search_options : mapping, optional
-        ``n_lists``, ``n_probe`` and so on, see :func:`asbc.search_neighbors`.
+    search, search_options : optional
+        In place of the builder's. ``"hnsw"`` and ``"nn_descent"`` hold all vectors in memory.
     block : int
         Nodes per block. Memory goes with it, results do not.
     engine, scheduler, workers
@@ -98,7 +99,10 @@ def build_graph(
     The manifest. :func:`asbc.load_graph` opens the graph.
     """
     folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
-    plan = make_plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
+    builder = clone(builder) if builder is not None else GraphBuilder()
+    given = {"search": search, "search_options": search_options}
+    builder.set_params(**{name: value for name, value in given.items() if value is not None})
+    plan = make_plan(builder, block)
     if not is_url(source) and not Path(source).exists():
         raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
     if folder.exists() and not folder.is_dir():
@@ -216,32 +220,62 @@ class _Build:
                 write_joined(self.job.converted, dtype, shape, map(prepare, _slices(self.job.source, BLOCK_NODES)))
 
     def _search(self) -> None:
-        """Make the index that the blocks will search, and measure what it finds."""
+        """Decide how to search, make the index that the blocks will look into, and measure what it finds."""
         job, plan = self.job, self.plan
-        options, seed = plan["search_options"], plan["builder"]["random_state"]
+        seed = plan["builder"]["random_state"]
+        settings = check_search(plan["search"], plan["n"], plan["search_options"])
         if plan["search"] == "exact":
-            return
-        if plan["search"] == "ivf":
-            self._inverted_lists(options["n_lists"], options["n_probe"], seed)
-        elif plan["search"] == "hnsw" and not (job.scratch / "index.faiss").is_file():
-            with self.progress.step("index"), whole_path(job.scratch / "index.faiss") as temporary:
-                HNSW.build(job.X, options).save(temporary)
-        elif plan["search"] == "nn_descent":
+            self._decided(Decision("exact"))
+        elif plan["search"] in ("auto", "ivf"):
+            self._decide_lists(settings, seed)
+            if job.search["search"] == "ivf":
+                self._inverted_lists(job.search["options"], seed)
+        elif plan["search"] == "hnsw":
+            if not (job.scratch / "index.faiss").is_file():
+                with self.progress.step("index"), whole_path(job.scratch / "index.faiss") as temporary:
+                    HNSW.build(job.X, settings).save(temporary)
+            if not (job.scratch / "search.json").is_file():
+                with self.progress.step("tune"):
+                    index = HNSW.open(job.scratch / "index.faiss", 0)
+                    self._decided(decide_breadth(job.X, plan["k"], settings, plan["recall"], seed, index))
+        else:
             with self.progress.step("index"):
                 self._once(
                     job.scratch / "candidates.npy",
-                    lambda: nn_descent_candidates(job.X, plan["k"], options["n_trees"], seed),
+                    lambda: nn_descent_candidates(job.X, plan["k"], settings["n_trees"], seed),
                 )
-        if not (job.scratch / "recall.json").is_file():
+            self._decided(Decision(plan["search"], settings, plan["recall"]))
+        if job.search["search"] != "exact" and not (job.scratch / "recall.json").is_file():
             with self.progress.step("recall"):
                 recall = _measured(job)
-                write_json(job.scratch / "recall.json", asdict(recall))
-                warn_of_recall(recall, plan["search"], options)
+                target = job.search["target"]
+                found = {"target": target, **asdict(recall), "interval": list(recall.interval)}
+                write_json(job.scratch / "recall.json", found)
+                warn_of_recall(recall, job.search["search"], job.search["options"], target)
 
-    def _inverted_lists(self, n_lists: int, n_probe: int, seed: int) -> None:
+    def _decided(self, decision: Decision) -> None:
+        """Write down how to search, unless an earlier start has."""
+        path = self.job.scratch / "search.json"
+        if not path.is_file():
+            write_json(path, asdict(decision))
+
+    def _decide_lists(self, settings: Mapping[str, int], seed: int) -> None:
         job, plan = self.job, self.plan
-        with self.progress.step("train"):
-            self._once(job.scratch / "centroids.npy", lambda: train_centroids(job.X, n_lists, seed))
+
+        def centroids(rounds: int) -> NDArray:
+            path = job.scratch / ("centroids.npy" if rounds == KMEANS_ROUNDS else "rough_centroids.npy")
+            with self.progress.step("train"):
+                self._once(path, lambda: train_centroids(job.X, settings["n_lists"], seed, rounds))
+            return open_array(path)
+
+        if not (job.scratch / "search.json").is_file():
+            self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
+        if job.search["search"] == "ivf":
+            centroids(KMEANS_ROUNDS)
+
+    def _inverted_lists(self, options: Mapping[str, int], seed: int) -> None:
+        job, plan = self.job, self.plan
+        n_lists, n_probe = options["n_lists"], options["n_probe"]
         self._stage("assign")
         with self.progress.step("order"):
             names = ("probes", "members", "first_lists", "starts")
@@ -340,13 +374,14 @@ class _Build:
         for name, listed in files.items():
             listed["bytes"] = (self.folder / name).stat().st_size
         repaired = sum(int(read_part(path, "repaired")[0]) for path in job.parts("neighbors"))
-        recall = read_json(job.scratch / "recall.json") if plan["search"] != "exact" else None
+        exact = job.search["search"] == "exact"
         return {
             **plan,
+            "search_used": dict(job.search),
             "edges": edges,
             "files": files,
-            "recall": recall,
-            "rows_searched_exactly": n if plan["search"] == "exact" else repaired,
+            "recall": None if exact else read_json(job.scratch / "recall.json"),
+            "rows_searched_exactly": n if exact else repaired,
         }
 
 

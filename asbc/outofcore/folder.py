@@ -69,6 +69,11 @@ class BuildFolder:
         return float(np.median(self.array("filled")))
 
     @functools.cached_property
+    def search(self) -> dict[str, Any]:
+        """How neighbours are searched: the kind, its options, and the recall they were chosen for."""
+        return read_json(self.scratch / "search.json")
+
+    @functools.cached_property
     def rule(self) -> Bandwidth:
         """The rule for sigma, once it is resolved to one that looks at nodes one by one."""
         return self.rule_after(int(read_json(self.scratch / "rule.json")["surveys"]))
@@ -94,7 +99,7 @@ class BuildFolder:
 
     @functools.cached_property
     def index(self):
-        search, options = self.plan["search"], self.plan["search_options"]
+        search, options = self.search["search"], self.search["options"]
         if search == "ivf":
             return InvertedLists(
                 self.array("centroids"),

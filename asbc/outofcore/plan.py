@@ -24,13 +24,14 @@ from asbc.version import __version__
 from asbc.weights import EmptyRowWarning
 
 COMPARED_ROWS = 4096  # rows, spread over the file, that tell whether the vectors are those of the last start
+USUAL_PROBES = 64  # lists per node that a build takes room for while recall has not yet told how many it needs
 TRIAL_K = 64  # the trial before a build takes memory that grows with the cube of k, so a large k is tried as this one
 
 
-def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block: int) -> dict[str, Any]:
+def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
+    """The plan, as far as the vectors do not enter it."""
     builder.check_parameters()
     block = whole_number(block, "block", 1)
-    check_search(search, 2**40, options)
     seed = builder.random_state
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"random_state must be a whole number of at least 0, so that blocks agree; got {seed!r}.")
@@ -39,16 +40,20 @@ def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], bl
     small = parameters_of_trial(builder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
-        GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
+        GraphBuilder(**settings | small | {"search": "exact", "search_options": None}).fit(
+            np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8))
+        )
     settings.pop("bandwidth")
+    how = {name: settings.pop(name) for name in ("search", "recall", "search_options")}
     rule = builder.bandwidth_rule()
     return {
         "format": FORMAT,
         "version": __version__,
         "builder": {**settings, "random_state": int(seed)},
         "bandwidth": rule_to_json(rule) if builder.weights != "uniform" else None,
-        "search": search,
-        "search_options": dict(options),
+        "search": how["search"],
+        "recall": how["recall"],
+        "search_options": dict(how["search_options"] or {}),
         "block": block,
     }
 
@@ -123,7 +128,7 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
     if d == 0:
         raise ValueError(f"{path}: must have at least one column; got shape {vectors.shape}.")
     k = check_k(plan["builder"]["k_cand"], n, "k_cand")
-    options = check_search(plan["search"], n, plan["search_options"])
+    check_search(plan["search"], n, plan["search_options"])
     checksum = 0
     for row in np.unique(np.linspace(0, n - 1, COMPARED_ROWS).astype(int)):
         checksum = zlib.crc32(np.ascontiguousarray(vectors[row]).tobytes(), checksum)
@@ -133,7 +138,6 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
         "k": k,
         "dtype": str(vectors.dtype),
         "fortran": not vectors.flags.c_contiguous,
-        "search_options": options,
         "vectors_crc32": checksum,
     }
 
@@ -155,10 +159,11 @@ def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
     n, d, k = plan["n"], plan["d"], plan["k"]
-    copies = (plan["search"] == "ivf") + converted(plan)
-    options = plan["search_options"]
+    copies = (plan["search"] in ("auto", "ivf")) + converted(plan)
+    options = check_search(plan["search"], n, plan["search_options"])
     index = {
-        "ivf": 2 * 4 * options.get("n_probe", 0),
+        "ivf": 2 * 4 * options.get("n_probe", USUAL_PROBES),
+        "auto": 2 * 4 * options.get("n_probe", USUAL_PROBES),
         "hnsw": 4 * d + 8 * options.get("links", 0),
         "nn_descent": 4 * k,
     }

@@ -70,7 +70,7 @@ def compare_block(folder: str, stage: str, block: int) -> None:
 
 def _assign(job: BuildFolder, block: int):
     start, stop = job.nodes(block)
-    n_probe = job.plan["search_options"]["n_probe"]
+    n_probe = job.search["options"]["n_probe"]
     return {"probes": nearest_lists(job.array("centroids"), job.X[start:stop], n_probe)}
 
 

@@ -62,7 +62,7 @@ def test_looking_at_every_list_is_exact_search(X, exact):
 
 
 def test_lists_give_the_exact_answer_among_the_rows_of_those_looked_at(X):
-    index = lists_module.InvertedLists.build(X, 40, 3, seed=0)
+    index = lists_module.InvertedLists.build(X, lists_module.train_centroids(X, 40, 0), 3)
     ids = find_rows(X, np.arange(len(X)), index, 12)[0]
     lists = search_neighbors(index.centroids, 3, queries=X).indices
     for row in range(0, len(X), 50):
@@ -77,7 +77,7 @@ def test_lists_give_the_exact_answer_among_the_rows_of_those_looked_at(X):
 def test_rows_asked_for_together_do_not_change_the_answer(X):
     """Also with many equal distances, where single precision cannot tell which candidates are the nearest."""
     grid = np.round(X[:, :3] * 1.5).astype(np.float32)
-    index = lists_module.InvertedLists.build(grid, 12, 3, seed=0)
+    index = lists_module.InvertedLists.build(grid, lists_module.train_centroids(grid, 12, 0), 3)
     whole = find_rows(grid, np.arange(len(grid)), index, 10)[0]
     pieces = [find_rows(grid, np.arange(a, min(a + 37, len(grid))), index, 10)[0] for a in range(0, 1500, 37)]
     assert (whole == np.concatenate(pieces)).all()
@@ -90,11 +90,11 @@ def test_threads_do_not_change_the_answer(X):
 
     before = numba.get_num_threads()
     grid = np.round(X[:, :3] * 1.5).astype(np.float32)
-    index = lists_module.InvertedLists.build(grid, 12, 3, seed=0)
+    index = lists_module.InvertedLists.build(grid, lists_module.train_centroids(grid, 12, 0), 3)
     whole = find_rows(grid, np.arange(len(grid)), index, 10)
     numba.set_num_threads(1)
     try:
-        again = lists_module.InvertedLists.build(grid, 12, 3, seed=0)
+        again = lists_module.InvertedLists.build(grid, lists_module.train_centroids(grid, 12, 0), 3)
         alone = find_rows(grid, np.arange(len(grid)), again, 10)
     finally:
         numba.set_num_threads(before)
@@ -104,7 +104,7 @@ def test_threads_do_not_change_the_answer(X):
 
 def test_far_from_the_origin(X):
     moved = X.astype(np.float64) + 1e5
-    index = lists_module.InvertedLists.build(moved, 20, 20, seed=0)
+    index = lists_module.InvertedLists.build(moved, lists_module.train_centroids(moved, 20, 0), 20)
     ids = find_rows(moved, np.arange(len(X)), index, 12)[0]
     assert (ids == search_neighbors(moved, 12).indices).all()
 
@@ -194,7 +194,7 @@ def test_cosine_and_float16(X):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"search": "kdtree"}, "search must be one of 'exact', 'ivf', 'hnsw', 'nn_descent'; got 'kdtree'"),
+        ({"search": "kdtree"}, "search must be 'auto', 'exact', 'ivf', 'hnsw' or 'nn_descent'; got 'kdtree'"),
         (
             {"search": "ivf", "ef_search": 5},
             "search='ivf' has no option 'ef_search'; its options are: n_lists, n_probe",

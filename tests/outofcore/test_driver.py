@@ -19,7 +19,7 @@ import pytest
 import asbc
 from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
 from asbc.neighbors import types as neighbors_module
-from asbc.neighbors.search import OPTIONS
+from asbc.neighbors.options import OPTIONS
 from asbc.outofcore import driver as driver_module
 from asbc.outofcore import engine
 from asbc.outofcore import plan as plan_module

@@ -1,0 +1,135 @@
+"""Neighbours that come from elsewhere: another library's arrays, or a sparse matrix of distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from asbc.kernels.distances import listed_distances
+from asbc.neighbors.types import Neighbors, check_neighbors
+from asbc.validation import Floats
+
+CLOSE_SHARE = 0.99  # share of the distances that must agree with those between the rows of X
+CLOSE_RATIO = 0.01  # two distances agree if they differ by no more than this share of the distance ...
+CLOSE_SCALE = 0.001  # ... and of the median distance: single precision is coarse where points nearly coincide
+
+
+def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") -> Neighbors:
+    """The k nearest of the neighbours that a user has found already.
+
+    The node itself is found by its id and dropped, wherever it stands and also where it does not stand. An id that
+    comes twice in a row counts once. Rows are sorted by distance and then id. Distances are worked out anew in double
+    precision, so those of libraries that compute in single precision, or leave them squared, do as well; what was given
+    must agree with them, or the neighbours belong to other vectors.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Scaled to unit length if the metric is cosine.
+    given : Neighbors, (indices, distances), or sparse matrix
+        Arrays (n, m) as faiss, pynndescent and UMAP's ``precomputed_knn`` have them; or a sparse (n, n) matrix of
+        distances with explicit zeros, as scikit-learn's ``KNeighborsTransformer(mode="distance")`` gives it.
+    k : int
+        How many neighbours each node needs.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        For ``"cosine"``, distances of ``1 - cos`` are taken too.
+    """
+    if isinstance(given, Neighbors):
+        check_neighbors(X, given)
+        if given.first != 0 or given.n != len(X):
+            raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {given.n} nodes.")
+        if given.k < k:
+            raise ValueError(_too_few(f"it has {given.k} per node", k))
+        return given if given.k == k else given.head(k)
+    if sparse.issparse(given):
+        indices, distances = _from_matrix(given, len(X))
+    else:
+        indices, distances = _from_arrays(given, len(X))
+    squared = listed_distances(X, X, indices)
+    _check_distances(np.sqrt(squared), indices, distances, metric)
+    return _nearest(indices, squared, k)
+
+
+def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    try:
+        indices, distances = given[0], given[1]
+        indices, distances = np.asarray(indices), np.asarray(distances, float)
+    except (TypeError, ValueError, IndexError, KeyError):
+        raise TypeError(
+            "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
+            f"got {type(given).__name__}."
+        ) from None
+    if indices.ndim != 2 or indices.shape != distances.shape or len(indices) != n:
+        raise ValueError(
+            f"neighbors must have indices and distances of one shape ({n}, m), a row for each row of X; "
+            f"got {indices.shape} and {distances.shape}."
+        )
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"neighbors must have whole numbers as indices; got dtype {indices.dtype}.")
+    return _checked(indices.astype(np.int64), distances, n)
+
+
+def _from_matrix(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    if given.shape != (n, n):
+        raise ValueError(f"neighbors must be a matrix of shape ({n}, {n}), as X has {n} rows; got {given.shape}.")
+    matrix = sparse.csr_array(given)
+    counts = np.diff(matrix.indptr)
+    indices = np.full((n, int(counts.max(initial=1))), -1, np.int64)
+    distances = np.full(indices.shape, np.inf)
+    filled = np.arange(indices.shape[1]) < counts[:, None]
+    indices[filled], distances[filled] = matrix.indices, matrix.data
+    return _checked(indices, distances, n)
+
+
+def _checked(indices, distances, n) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    present = indices >= 0  # libraries mark missing neighbours by -1
+    if indices.size and (indices.min() < -1 or indices.max() >= n):
+        row = int(np.argmax(((indices < -1) | (indices >= n)).any(axis=1)))
+        raise ValueError(f"neighbors must refer to the {n} rows of X; row {row} refers to {indices[row].max()}.")
+    wrong = present & ~(np.isfinite(distances) & (distances >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong.any(axis=1)))
+        raise ValueError(
+            f"neighbors must have distances that are finite and at least 0; row {row} has {distances[row][wrong[row]][0]}."
+        )
+    own = indices == np.arange(n)[:, None]
+    return np.ascontiguousarray(np.where(own, -1, indices)), distances
+
+
+def _check_distances(measured, indices, given, metric: str) -> None:
+    """Refuse distances that are neither those between the rows of X, nor their squares, nor 1 - cos."""
+    present = indices >= 0
+    found, told = measured[present], given[present]
+    if not len(found):
+        return
+    forms = [found, found**2] + ([found**2 / 2] if metric == "cosine" else [])
+    for form in forms:
+        allowed = CLOSE_RATIO * form + CLOSE_SCALE * np.median(form) + np.finfo(np.float32).tiny
+        if (np.abs(told - form) <= allowed).mean() >= CLOSE_SHARE:
+            return
+    raise ValueError(
+        "neighbors does not match X: its distances are not those between the rows of X, nor their squares. "
+        "Neighbours found by angle go with metric='cosine'."
+    )
+
+
+def _nearest(indices, squared, k: int) -> Neighbors:
+    """The k nearest of each row by exact distance and then id, each id once."""
+    order = np.argsort(indices, axis=1, kind="stable")
+    ids, squared = np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
+    again = np.zeros(ids.shape, bool)
+    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
+    squared = np.where(again | (ids < 0), np.inf, squared)
+    found = np.isfinite(squared).sum(axis=1)
+    if found.size and found.min() < k:
+        row = int(np.argmin(found))
+        raise ValueError(_too_few(f"row {row} has {found[row]}, the node itself and repeated ids not counted", k))
+    order = np.lexsort((ids, squared))[:, :k]
+    return Neighbors(np.take_along_axis(ids, order, axis=1), np.sqrt(np.take_along_axis(squared, order, axis=1)))
+
+
+def _too_few(what: str, k: int) -> str:
+    return f"neighbors must have at least k_cand={k} for every node; {what}. Search for more, or lower k_cand."

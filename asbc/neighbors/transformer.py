@@ -1,0 +1,92 @@
+"""A search for neighbours as a step of a scikit-learn pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from asbc.neighbors.options import RECALL
+from asbc.neighbors.search import search_neighbors
+from asbc.validation import as_vectors, normalize, one_of
+
+
+class NeighborsTransformer(TransformerMixin, BaseEstimator):
+    """Sparse matrix of distances to the nearest neighbours, for estimators with ``metric="precomputed"``.
+
+    Each node stands first in its own row, at distance 0, and its k neighbours follow by distance: the form that
+    scikit-learn's own ``KNeighborsTransformer(mode="distance")`` has.
+
+    Parameters
+    ----------
+    k : int, default=30
+        Neighbours per node, the node itself not counted.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales rows to unit length first; distances are then euclidean ones between unit vectors.
+    search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
+    recall : float, default=0.98
+    search_options : mapping, optional
+        See :func:`asbc.search_neighbors`.
+
+    Attributes
+    ----------
+    neighbors_ : Neighbors of the rows of X
+
+    See Also
+    --------
+    GraphBuilder : the graph of weights on such neighbours.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from sklearn.cluster import DBSCAN
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> X = load_iris().data
+    >>> model = make_pipeline(asbc.NeighborsTransformer(k=20), DBSCAN(eps=0.5, metric="precomputed"))
+    >>> len(set(model.fit_predict(X)))
+    3
+    """
+
+    def __init__(
+        self,
+        k: int = 30,
+        *,
+        metric: str = "euclidean",
+        search: str = "auto",
+        recall: float = RECALL,
+        search_options: Mapping[str, int] | None = None,
+    ):
+        self.k = k
+        self.metric = metric
+        self.search = search
+        self.recall = recall
+        self.search_options = search_options
+
+    def fit(self, X: ArrayLike, y: Any = None) -> NeighborsTransformer:
+        """Find the neighbours of the rows of `X` (n, d); `y` is ignored."""
+        self._X = self._vectors(X, reset=True)
+        options = dict(self.search_options or {})
+        self.neighbors_ = search_neighbors(self._X, self.k, search=self.search, recall=self.recall, **options)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: Any = None) -> sparse.csr_matrix:
+        """Distances among the rows of `X`: (n, n) CSR matrix with k + 1 entries per row."""
+        return sparse.csr_matrix(self.fit(X, y).neighbors_.to_distances(include_self=True))
+
+    def transform(self, X: ArrayLike) -> sparse.csr_matrix:
+        """Distances from unseen points to the nearest k + 1 fitted rows: (m, n) CSR matrix."""
+        check_is_fitted(self)
+        queries = self._vectors(X, reset=False)
+        found = search_neighbors(self._X, int(self.k) + 1, queries=queries)
+        return sparse.csr_matrix(found.to_distances(n_columns=len(self._X)))
+
+    def _vectors(self, X: ArrayLike, reset: bool) -> np.ndarray:
+        one_of(self.metric, "metric", ("euclidean", "cosine"))
+        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        return normalize(X) if self.metric == "cosine" else as_vectors(X)

@@ -1,0 +1,160 @@
+"""How far a search must look to find the share of neighbours that is asked for, and whether exact search costs less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.kernels.distances import listed_distances
+from asbc.neighbors.exact import exact_distances
+from asbc.neighbors.lists import KMEANS_ROUNDS, nearest_lists
+from asbc.neighbors.recall import recall_of
+from asbc.validation import Floats
+
+FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
+SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
+# What a distance costs in inverted lists, where the one in exact search costs 1: products of many small pieces, the
+# rows of a list copied together, and the centroids' own share. Measured; see `experiments/benchmark_scale.py`.
+LIST_COST = 3.0
+EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
+HOPELESS = 1.5  # if rough lists cost so many times what exact search does, better ones need not be tried
+BREADTHS = (64, 128, 256, 512, 1024, 2048)  # candidates that a small-world graph is tried with, in turn
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How to search.
+
+    Attributes
+    ----------
+    search : {"exact", "ivf", "hnsw", "nn_descent"}
+    options : mapping
+        All options of that search.
+    target : float or None
+        The recall that they were chosen for; None if exact, or if they were given.
+    """
+
+    search: str
+    options: Mapping[str, int] = field(default_factory=dict)
+    target: float | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was learned from the exact neighbours of a sample of nodes.
+
+    Attributes
+    ----------
+    n_probe : int
+        The fewest lists per node that reach the recall asked for, on the sample.
+    recall : float
+        What they reach there.
+    candidates : float
+        Rows that they hold, on average.
+    cost : float
+        Of looking through so many lists, where comparing a node with every row costs 1.
+    """
+
+    n_probe: int
+    recall: float
+    candidates: float
+    cost: float
+
+
+def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float, seed: int) -> Tuning:
+    """The fewest lists to look at for a recall, from the exact neighbours of a sample of nodes.
+
+    A search in lists finds a neighbour if, and only if, the list that holds it is looked at. So the place of that list
+    among all lists, ordered by distance from the node, tells for every number of lists at once what it would find.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    centroids : (L, d) array
+    k : int
+    recall : float
+        Within (0, 1].
+    seed : int
+        Of the sample. It is another sample than the one that recall is measured on afterwards.
+    """
+    n, n_lists = len(X), len(centroids)
+    rng = np.random.default_rng([seed, n, 1])
+    nodes = _sample(n, rng)
+    vectors = np.ascontiguousarray(X[nodes])
+    near, place = np.unique(exact_distances(X, vectors, k, nodes)[0], return_inverse=True)
+    holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
+    order = nearest_lists(centroids, vectors, n_lists)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(n_lists, dtype=order.dtype)[None, :], axis=1)
+    needed = np.take_along_axis(rank, holder, axis=1)
+    found = np.cumsum(np.bincount(needed.ravel(), minlength=n_lists)) / needed.size
+    n_probe = min(int(np.searchsorted(found, recall - 1e-12)) + 1, n_lists)
+    candidates = _rows_in_lists(X, centroids, order[:, :n_probe], rng)
+    cost = (n_lists + LIST_COST * candidates) / n
+    return Tuning(n_probe, float(found[n_probe - 1]), candidates, float(cost))
+
+
+def _sample(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.sort(rng.choice(n, min(n, max(FEWEST_NODES, min(MOST_NODES, n // 200))), replace=False))
+
+
+def decide_lists(
+    X: Floats,
+    k: int,
+    search: str,
+    settings: Mapping[str, int],
+    recall: float,
+    seed: int,
+    centroids: Callable[[int], NDArray[np.float32]],
+) -> Decision:
+    """Whether to search exactly or by inverted lists, and how many of them each node looks at.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    k : int
+    search : {"auto", "ivf"}
+    settings : mapping
+        As :func:`asbc.neighbors.options.check_search` gives them; with ``n_probe`` there is nothing to decide.
+    recall : float
+    seed : int
+    centroids : function of a number of rounds
+        The centroids after so many rounds of k-means.
+    """
+    if "n_probe" in settings:
+        return Decision("ivf", settings)
+    if search == "auto" and len(X) <= EXACT_ROWS:
+        return Decision("exact")
+    for rounds, limit in ((1, HOPELESS), (KMEANS_ROUNDS, 1.0)):
+        tuning = tune_probes(X, centroids(rounds), k, recall, seed)
+        if tuning.cost >= limit:
+            return Decision("exact")
+    return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
+
+
+def decide_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float, seed: int, index) -> Decision:
+    """How many candidates a small-world graph must keep while searching, tried on a sample of nodes."""
+    if "ef_search" in settings:
+        return Decision("hnsw", settings)
+    nodes = _sample(len(X), np.random.default_rng([seed, len(X), 1]))
+    vectors = np.ascontiguousarray(X[nodes])
+    exact = exact_distances(X, vectors, k, nodes)[1]
+    for breadth in BREADTHS:
+        index.breadth = breadth
+        ids = np.asarray(index.candidates(X, vectors, nodes, k + 1)[0])
+        found = listed_distances(X, vectors, np.where(ids == nodes[:, None], -1, ids))
+        if recall_of(np.sqrt(np.sort(found, axis=1)[:, :k]), exact).value >= recall:
+            break
+    return Decision("hnsw", {**settings, "ef_search": breadth}, recall)
+
+
+def _rows_in_lists(X, centroids, order, rng) -> float:
+    """How many rows the lists of a node hold, on average, judged by some rows of X."""
+    n, n_lists = len(X), len(centroids)
+    rows = np.sort(rng.choice(n, min(n, SIZED_ROWS_PER_LIST * n_lists), replace=False))
+    labels = nearest_lists(centroids, np.ascontiguousarray(X[rows]), 1)[:, 0]
+    sizes = np.bincount(labels, minlength=n_lists) * (n / len(rows))
+    return float(sizes[order].sum(axis=1).mean())
