@@ -7,14 +7,18 @@ graph appears in both directions, as those libraries expect.
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from asbc.files import whole_file
+from asbc.graph import GraphBuilder
+from asbc.validation import as_vectors, whole_number
 
 NETWORKX_LIMIT = 100_000
 _ROWS = 65536  # of the matrix, written together
@@ -63,6 +67,107 @@ def to_networkx(graph: sparse.csr_array):
         )
     symmetric = abs(graph - graph.T).nnz == 0
     return networkx.from_scipy_sparse_array(graph, create_using=networkx.Graph if symmetric else networkx.DiGraph)
+
+
+def to_igraph(graph: sparse.csr_array):
+    """igraph ``Graph`` with ``weight`` on its edges, undirected if the matrix is symmetric."""
+    try:
+        import igraph
+    except ImportError as error:
+        raise ImportError("to_igraph needs igraph: pip install igraph.") from error
+    graph = _csr(graph)
+    symmetric = abs(graph - graph.T).nnz == 0
+    sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
+    made = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
+    made.es["weight"] = weights
+    return made
+
+
+def to_anndata(builder: GraphBuilder, adata: Any = None):
+    """A fitted builder's graph where scanpy looks for one, so that ``scanpy.tl.leiden`` and ``tl.umap`` run on it.
+
+    Parameters
+    ----------
+    builder : GraphBuilder, fitted
+    adata : AnnData, optional
+        Gets ``obsp["distances"]``, ``obsp["connectivities"]`` and ``uns["neighbors"]``; by default a new one with the
+        fitted vectors as ``X``.
+
+    Returns
+    -------
+    AnnData
+        Distances are those of all candidates, as many for every node; connectivities are the weights of the graph,
+        where NNK may leave a node fewer.
+    """
+    try:
+        import anndata
+    except ImportError as error:
+        raise ImportError("to_anndata needs anndata: pip install anndata.") from error
+    check_is_fitted(builder)
+    if adata is None:
+        adata = anndata.AnnData(X=np.array(builder.vectors_))
+    elif adata.n_obs != builder.neighbors_.n:
+        raise ValueError(f"adata must have {builder.neighbors_.n} observations, one per node; got {adata.n_obs}.")
+    adata.obsp["distances"] = sparse.csr_matrix(builder.neighbors_.to_distances())
+    adata.obsp["connectivities"] = sparse.csr_matrix(builder.graph_)
+    parameters = {"n_neighbors": builder.neighbors_.k, "method": "asbc", "metric": builder.metric}
+    adata.uns["neighbors"] = {
+        "connectivities_key": "connectivities",
+        "distances_key": "distances",
+        "params": parameters,
+    }
+    return adata
+
+
+def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed: int = 0, n_epochs: int | None = None):
+    """UMAP's layout of this graph: where its nodes go in the plane.
+
+    UMAP's own estimator builds its own graph; this hands it ours, with UMAP's default shape of the layout.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse matrix, symmetric
+    X : (n, d) array
+        The vectors, by which pieces of the graph that nothing connects are placed.
+    n_components : int, default=2
+    seed : int, default=0
+    n_epochs : int, optional
+        Rounds; by default 500 up to 10,000 nodes and 200 above, as UMAP has it.
+
+    Returns
+    -------
+    (n, n_components) float32 array
+    """
+    try:
+        from umap.umap_ import find_ab_params, simplicial_set_embedding
+    except ImportError as error:
+        raise ImportError('umap_layout needs umap-learn: pip install "asbc[explore]".') from error
+    graph = sparse.coo_matrix(_csr(graph), dtype=np.float32)
+    vectors = as_vectors(X)
+    if len(vectors) != graph.shape[0]:
+        raise ValueError(f"X must have {graph.shape[0]} rows, one per node; got {len(vectors)}.")
+    a, b = find_ab_params(1.0, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pieces that nothing connects: they are legal here
+        layout, _ = simplicial_set_embedding(
+            vectors,
+            graph,
+            n_components,
+            initial_alpha=1.0,
+            a=a,
+            b=b,
+            gamma=1.0,
+            negative_sample_rate=5,
+            n_epochs=n_epochs,
+            init="spectral",
+            random_state=np.random.RandomState(whole_number(seed, "seed", 0, 2**32 - 1)),
+            metric="euclidean",
+            metric_kwds={},
+            densmap=False,
+            densmap_kwds={},
+            output_dens=False,
+        )
+    return layout
 
 
 def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:

@@ -27,6 +27,7 @@ from asbc.validation import (
     check_k,
     normalize,
     one_of,
+    plain_array,
     true_or_false,
     whole_number,
 )
@@ -131,6 +132,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     graph_ : (n, n) CSR array without self loops
+    vectors_ : (n, d) array
+        The rows of X as they were compared: scaled to unit length for the cosine metric.
     neighbors_ : Neighbors
     dimension_ : (n,) array, None for uniform weights
     bandwidth_ : BandwidthChoice, None for uniform weights
@@ -202,7 +205,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.weights_ = normalize_weights(rows)
         self.neighbors_ = neighbors
         self.graph_ = to_graph(neighbors, rows, symmetrize=self.symmetrize)
-        self._X = vectors
+        self.vectors_ = vectors
         return self
 
     def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:
@@ -216,9 +219,9 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
-        neighbors = search_neighbors(self._X, int(self.k_cand), queries=queries)
-        rows = self._solve(self._X, neighbors, fitted=self.bandwidth_)
-        return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self._X))
+        neighbors = search_neighbors(self.vectors_, int(self.k_cand), queries=queries)
+        rows = self._solve(self.vectors_, neighbors, fitted=self.bandwidth_)
+        return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self.vectors_))
 
     def _search(self, X: Floats, k: int) -> Neighbors:
         options = dict(self.search_options or {})
@@ -260,6 +263,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
+        X = plain_array(X)
         if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
             as_vectors(X)  # says more than scikit-learn would
         # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.

@@ -28,6 +28,7 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     name : str, default="X"
         What error messages call the array.
     """
+    X = plain_array(X, name)
     if X is None or sparse.issparse(X):
         raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
@@ -53,6 +54,21 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
             row = start + int(np.argmin(finite))
             raise ValueError(f"{name} must be finite; row {row} holds NaN or infinity.")
     return array
+
+
+def plain_array(X: Any, name: str = "X") -> Any:
+    """`X` without what only its own library understands: a tensor becomes an array on this machine.
+
+    A masked array is refused unless it masks nothing: its hidden values would count.
+    """
+    if hasattr(X, "detach") and hasattr(X, "cpu"):
+        X = X.detach().cpu()
+        return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.is_masked(X):
+            raise ValueError(f"{name} must not be masked; {int(np.ma.count_masked(X))} of its entries are. Fill them.")
+        return np.asarray(X)
+    return X
 
 
 def normalize(X: ArrayLike, name: str = "X") -> Floats:
