@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.kernels.propagate import STRIP, propagate_strips
+from asbc.kernels.propagate import CLASSES_PER_STRIP, propagate_strips
 from asbc.learn.labels import encode_labels
 
 
@@ -103,13 +103,13 @@ def propagate(
         raise ValueError(f"max_rounds must be at least 1; got {max_rounds}")
     c = int(codes.max()) + 1 if n_classes is None else n_classes
     P = transition(graph, shown)
-    strips = -(-c // STRIP)
-    source = np.zeros((strips, n, STRIP))
+    strips = -(-c // CLASSES_PER_STRIP)
+    source = np.zeros((strips, n, CLASSES_PER_STRIP))
     seen = np.flatnonzero(shown)
-    source[codes[seen] // STRIP, seen, codes[seen] % STRIP] = 1.0 - alpha
+    source[codes[seen] // CLASSES_PER_STRIP, seen, codes[seen] % CLASSES_PER_STRIP] = 1.0 - alpha
     bound = max(1.0, alpha / (1.0 - alpha))
     limits, rounds, change = propagate_strips(P.indptr, P.indices, P.data, alpha, source, max_rounds, tol / bound)
-    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * STRIP)[:, :c])
+    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * CLASSES_PER_STRIP)[:, :c])
     predicted = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
     return Propagation(scores, predicted, int(rounds.max()), bool((change < tol / bound).all()))
 

@@ -9,10 +9,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.kernels.distances import CHUNK, listed_distances, neighborhood_distances
+from asbc.kernels.distances import NODES_PER_TASK, listed_distances, neighborhood_distances
 from asbc.validation import Floats, as_vectors, whole_number
 
-# A block of neighbourhoods gives every thread this many tasks of CHUNK nodes: enough to balance the threads.
+# A block of neighbourhoods gives every thread this many tasks of NODES_PER_TASK nodes: enough to balance the threads.
 TASKS_PER_THREAD = 16
 MOST_PAIRS = 2**24  # distances among neighbours that a block holds at most, 8 bytes each: 128 MB
 
@@ -120,7 +120,7 @@ def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slic
 
     A block keeps every thread busy and is no larger than that: 7 MB with two threads and k = 30.
     """
-    step = max(1, min(TASKS_PER_THREAD * CHUNK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
+    step = max(1, min(TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
         rows = slice(start, min(start + step, neighbors.n))
         if neighbors.pairs is not None:
