@@ -1,4 +1,4 @@
-"""How wide the kernel is: one class per rule.
+"""How wide the kernel is around each node: one class per rule.
 
 Every rule has ``select(X, neighbors, dimension)``, which gives a :class:`BandwidthChoice`, and
 ``extend(choice, X, neighbors, dimension)``, which carries a choice made on X over to unseen points.

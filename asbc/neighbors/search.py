@@ -1,7 +1,7 @@
-"""Who is near whom: the one function for every kind of search.
+"""Who is near whom: one function for every kind of search.
 
-Approximate search is an index that proposes candidates; distances in double precision decide among them. So it may
-miss neighbours, and never gives a wrong distance. Rows with too few candidates are searched exactly.
+Approximate search has an index that proposes candidates, and distances in double precision decide among them. So it
+may miss neighbours, but never gives a wrong distance. Rows with fewer than k candidates are searched exactly.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from asbc.neighbors.recall import SAMPLE_NODES, measure_recall, warn_of_recall
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, as_vectors, check_k, normalize, one_of
 
-# Every option with its default; None is worked out from the number of rows.
+# The options of each kind of search with their defaults; None is worked out from the number of rows.
 OPTIONS: dict[str, dict[str, int | None]] = {
     "exact": {},
     "ivf": {"n_lists": None, "n_probe": 8},
     "hnsw": {"links": 32, "ef_construction": 100, "ef_search": 128},
     "nn_descent": {"n_trees": None},
 }
-BLOCK_ROWS = 16384  # rows whose neighbours are looked for together
+BLOCK_ROWS = 16384  # rows whose neighbours an approximate search looks for together
 
 
 def search_neighbors(
@@ -39,34 +39,60 @@ def search_neighbors(
     search: str = "exact",
     **options: int,
 ) -> Neighbors:
-    """Nearest neighbours, exact unless another kind of search is asked for.
+    """Find the k nearest neighbours of every row of X, or of every query, among the rows of X.
 
-    Matrix products in single precision propose candidates, distances in double precision decide, and a bound on
-    the rounding error certifies that no other row can be nearer; rows that it cannot certify are searched again in
-    double precision. The answer depends neither on block sizes nor on threads.
+    The exact search is quick: matrix products in single precision propose candidates, distances in double precision
+    decide, and a bound on the rounding error certifies that no other row can be nearer. Rows that it cannot certify are
+    searched again in double precision. The answer depends neither on block sizes nor on threads.
 
     Parameters
     ----------
     X : (n, d) array of any real dtype
-    k : int
-    metric : {"euclidean", "cosine"}
+        The vectors.
+    k : int, default=30
+        Neighbours per node.
+    metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows to unit length first, which orders neighbours by angle. The distances are then
-        euclidean ones between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to what comes next.
-    queries : (m, d) array, optional
-        Search the neighbours of these among the rows of X. By default the nodes are the rows of X themselves, and
-        none is its own neighbour.
-    search : {"exact", "ivf", "hnsw", "nn_descent"}
-        The others are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
-        (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and
-        measure their recall on a sample; below 0.9 there is a :class:`asbc.LowRecallWarning`.
-    **options
-        Of approximate search: ``seed``; ``sample``, the nodes that recall is measured on (1000); ``n_lists`` and
-        ``n_probe`` of ``"ivf"``; ``links``, ``ef_construction`` and ``ef_search`` of ``"hnsw"``; ``n_trees`` of
-        ``"nn_descent"``.
+        euclidean ones between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to the steps that follow.
+    queries : (m, d) array or None, default=None
+        Vectors whose neighbours among the rows of X are wanted. None takes the rows of X themselves, none of which is
+        its own neighbour.
+    search : {"exact", "ivf", "hnsw", "nn_descent"}, default="exact"
+        The kind of search. Those beside ``"exact"`` are approximate: inverted lists, a small-world graph (faiss), and
+        nearest-neighbour descent (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, but never
+        give a wrong distance, and measure their recall on a sample. Where it is below 0.9 there is a
+        :class:`LowRecallWarning`.
+    **options : int
+        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample`` (1000), the nodes
+        that recall is measured on. ``"ivf"``: ``n_lists``, the inverted lists (about 2 sqrt(n)); and ``n_probe`` (8),
+        the lists that each node looks at. ``"hnsw"``: ``links`` (32) per node; ``ef_construction`` (100) and
+        ``ef_search`` (128), the candidates kept while building and while searching. ``"nn_descent"``: ``n_trees``, the
+        trees that it starts from.
 
     Returns
     -------
-    Neighbors with n (or m) rows
+    Neighbors
+        Of the n rows or m queries, nearest first, equal distances in order of index.
+
+    See Also
+    --------
+    GraphBuilder : searches, and does all the rest.
+    normalize : what ``metric="cosine"`` does to the rows.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+    >>> neighbors.indices
+    array([[1, 2],
+           [0, 2],
+           [1, 0]])
+    >>> neighbors.distances
+    array([[1., 3.],
+           [1., 2.],
+           [2., 3.]])
+    >>> asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1, queries=[[2.6]]).indices
+    array([[2]])
     """
     one_of(metric, "metric", ("euclidean", "cosine"))
     prepare = normalize if metric == "cosine" else as_vectors
@@ -78,6 +104,7 @@ def search_neighbors(
 
 
 def _prepared_queries(queries, X, prepare):
+    """The queries, checked and, for cosine, normalised, with as many columns as X."""
     Q = prepare(queries, "queries")
     if Q.shape[1] != X.shape[1]:
         raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
@@ -85,7 +112,7 @@ def _prepared_queries(queries, X, prepare):
 
 
 def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, int]:
-    """All options of a kind of search, the defaults filled in, or a clear error."""
+    """All options of a kind of search on n rows: those given, checked, and the defaults of the others."""
     if search not in OPTIONS:
         raise ValueError(f"search must be one of {', '.join(map(repr, OPTIONS))}; got {search!r}.")
     known = OPTIONS[search]
@@ -98,7 +125,7 @@ def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, i
     filled = {**known, **{name: value for name, value in options.items() if value is not None}}
     if search == "ivf":
         if filled["n_lists"] is None:
-            # Scanning lists and choosing them cost about the same at 2 sqrt(n) lists.
+            # With about 2 sqrt(n) lists, a query spends as long on choosing its lists as on looking at their rows.
             filled["n_lists"] = max(1, min(n // 32, 2 ** round(np.log2(2 * np.sqrt(n)))))
         if filled["n_lists"] > n:
             raise ValueError(f"n_lists must be at most the number of rows, {n}; got {filled['n_lists']}.")
@@ -118,7 +145,10 @@ def search_approximately(
     sample: int = SAMPLE_NODES,
     **options: int,
 ) -> Neighbors:
-    """What ``search_neighbors(search=...)`` does once X is checked; `options` are those of :data:`OPTIONS`."""
+    """The approximate kinds of :func:`search_neighbors`, once X and the queries are checked.
+
+    `seed`, `sample` and the `options`, which are those of :data:`OPTIONS`, are explained there.
+    """
     n = len(X)
     settings = check_search(search, n, options)
     if search == "exact":
@@ -152,7 +182,11 @@ def search_approximately(
 
 
 def build_index(X: Floats, k: int, search: str, settings: Mapping[str, int], seed: int = 0):
-    """An index in memory, with ``candidates(X, vectors, rows, wanted)``."""
+    """An index in memory, which has the method ``candidates(X, vectors, rows, wanted)``.
+
+    Of the `vectors` (m, d), which are the `rows` (m,) of X or queries if that is None, it proposes about `wanted`
+    candidates each: ids (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them.
+    """
     if search == "ivf":
         return InvertedLists.build(X, settings["n_lists"], settings["n_probe"], seed)
     if search == "hnsw":
@@ -161,9 +195,10 @@ def build_index(X: Floats, k: int, search: str, settings: Mapping[str, int], see
 
 
 def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.float64], int]:
-    """Neighbours of some rows of X: indices and distances (m, k), and how many rows had to be searched exactly.
+    """Neighbours of some rows (m,) of X: indices and distances (m, k), and how many rows had to be searched exactly.
 
-    A row's answer does not depend on which other rows are asked for together with it.
+    Without an index (None) all rows are searched exactly, and none is counted. A row's answer does not depend on which
+    other rows are asked for together with it.
     """
     vectors = _take(X, rows)
     if index is None:
@@ -173,16 +208,18 @@ def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.floa
 
 
 def _take(X: Floats, rows: Ids) -> Floats:
+    """The given rows of X, as a contiguous array."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
         return X[rows[0] : rows[-1] + 1]  # a view: consecutive rows need no copy
     return np.ascontiguousarray(X[rows])
 
 
 def _decide(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
-    """The k nearest of the candidates by exact distance and then id; short rows are searched exactly.
+    """The k nearest of the candidates by distance and then id, and how many vectors had too few candidates.
 
-    `squared` are the candidates' distances if the index has them, in the bits of `listed_distances`; `own` are the
-    ids that the vectors have themselves in X, if they are rows of it.
+    Those are searched exactly. `squared` are the candidates' squared distances, the same to the last bit as
+    `listed_distances` gives, or None if the index does not know them. `own` (m,) are the rows of X that the vectors
+    are, or None if they are queries.
     """
     if squared is None:
         ids = np.sort(np.asarray(ids, np.int64), axis=1)

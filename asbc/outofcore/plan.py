@@ -1,4 +1,4 @@
-"""What a build will do, written down before it begins: a build that goes on must find the same plan again."""
+"""What a build will do, written down before it begins: a build that goes on later must have the same plan."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from asbc.validation import check_k, whole_number
 from asbc.version import __version__
 from asbc.weights import EmptyRowWarning
 
-COMPARED_ROWS = 4096  # rows, spread over the file, that tell whether the vectors are those of the last start
-TRIAL_K = 64  # the trial before a build takes memory that grows with the cube of k, so a large k is tried as this one
+# Rows, spread over the file, whose checksum is kept in the plan: it shows whether the vectors are still the same.
+COMPARED_ROWS = 4096
+# Neighbours per node, at most, in the trial before a build: its memory grows with the cube of k.
+TRIAL_K = 64
 
 
 def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], block: int) -> dict[str, Any]:
+    """The settings of a build as JSON, after a check of each and a trial of all together."""
     builder.check_parameters()
     block = whole_number(block, "block", 1)
     check_search(search, 2**40, options)
@@ -38,7 +41,7 @@ def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], bl
     settings = builder.get_params(deep=False)
     small = parameters_of_trial(builder)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
+        warnings.simplefilter("ignore", EmptyRowWarning)  # the trial's points are not the vectors of the build
         GraphBuilder(**settings | small).fit(np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8)))
     settings.pop("bandwidth")
     rule = builder.bandwidth_rule()
@@ -54,8 +57,8 @@ def make_plan(builder: GraphBuilder, search: str, options: Mapping[str, int], bl
 
 
 def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
-    """k_cand and k_min for a trial: its memory grows with the cube of k, so a large k is tried as a smaller one."""
-    # A rule that looks at a certain neighbour must find it.
+    """k_cand and k_min for the trial, in which a k above TRIAL_K is replaced by a smaller one."""
+    # A rule that looks at a certain neighbour, such as the k_mle-th, needs at least that many.
     ranks = [] if builder.bandwidth is None else builder.bandwidth.get_params(deep=False).items()
     ranks = [value for name, value in ranks if name.startswith("k") and isinstance(value, int | np.integer)]
     k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
@@ -70,9 +73,14 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
     Parameters
     ----------
     rule : Bandwidth
-        asbc's own, or a class of one's own that can be imported.
-    folder : Path, optional
+        A rule of asbc, or of a class of one's own that can be imported.
+    folder : Path or None, default=None
         Where parameters that are arrays are written; without it they are refused.
+
+    Returns
+    -------
+    dict
+        ``{"rule": name, "parameters": {...}}``.
     """
     kind = type(rule)
     own = getattr(asbc.bandwidth, kind.__name__, None) is kind
@@ -94,7 +102,7 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
 
 
 def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Bandwidth:
-    """The rule that :func:`rule_to_json` has written."""
+    """The rule that :func:`rule_to_json` has written; `folder` is where it wrote arrays."""
     parameters = dict(content["parameters"])
     module, _, name = content["rule"].rpartition(":")
     found: Any = importlib.import_module(module) if module else asbc.bandwidth
@@ -109,12 +117,12 @@ def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Ba
 
 
 def converted(plan: Mapping[str, Any]) -> bool:
-    """Whether vectors must be written anew before kernels can read them from a memory map."""
+    """Whether the vectors must be written again, converted, before kernels can read them from a memory map."""
     return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan says of the vectors: enough to notice that they are not those of the last start."""
+    """What the plan says of the vectors: shape, dtype, and a checksum that shows whether they have changed."""
     if vectors.ndim != 2:
         raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
     if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
@@ -139,11 +147,12 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
 
 
 def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to go on with a build whose plan is another one; the error names what differs."""
     stored = read_json(folder / "plan.json")
     for key in sorted(stored.keys() | plan.keys()):
         before, after = stored.get(key), plan.get(key)
         if before != after:
-            if isinstance(before, dict) and isinstance(after, dict):  # what of it differs
+            if isinstance(before, dict) and isinstance(after, dict):  # name the first setting in it that differs
                 key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
                 before, after = before.get(key), after.get(key)
             what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {before!r}"
@@ -154,6 +163,7 @@ def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 
 def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to begin where the disk is too small for the scratch files and the result."""
     n, d, k = plan["n"], plan["d"], plan["k"]
     copies = (plan["search"] == "ivf") + converted(plan)
     options = plan["search_options"]
