@@ -108,7 +108,7 @@ def whole_number(value: Any, name: str, low: int, high: int | None = None, what:
 
 def positive_number(value: Any, name: str) -> float:
     """`value` as a float above 0."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
+    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)) or value <= 0:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 

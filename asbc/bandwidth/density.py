@@ -50,7 +50,7 @@ class DensityNormalized(Bandwidth):
         return base
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         base = self._base()
         return base.local or base.uses_dimension
 

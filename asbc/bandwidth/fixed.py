@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Global, OneForAll, fill_constant, neighbor_number
+from asbc.bandwidth.resolved import Global, OneForAll
+from asbc.bandwidth.rule import fill_constant, neighbor_number
 from asbc.bandwidth.spectral import SpectralBandwidth
 from asbc.neighbors.types import kth_distance
 from asbc.validation import positive_number, sigma_per_node
@@ -49,7 +50,7 @@ class Fixed(Global):
         return not isinstance(self.value, str)
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         return self.value == "median_spectral"
 
     def choose(self, X, neighbors, dimension):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from asbc.bandwidth.rule import Global, Summary, check_dimension, neighbor_number
+from asbc.bandwidth.resolved import Global
+from asbc.bandwidth.rule import Summary, check_dimension, neighbor_number
 from asbc.neighbors.types import kth_distance
 from asbc.validation import one_of, whole_number
 
@@ -140,7 +141,7 @@ class DimensionMatching(Global):
         self.k_mle = k_mle
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         return self.rule == "slope"
 
     def summarize(self, X, neighbors, dimension):

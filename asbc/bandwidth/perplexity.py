@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Bandwidth, check_dimension, fill_constant, report_at
+from asbc.bandwidth.report import report_at
+from asbc.bandwidth.rule import Bandwidth, check_dimension, fill_constant
 from asbc.kernels.perplexity import match_neighbors
 from asbc.neighbors.types import kth_distance
 from asbc.validation import positive_number

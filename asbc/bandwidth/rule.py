@@ -1,4 +1,4 @@
-"""What all rules for the bandwidth share: what they give, how they report on it, and how they work block by block.
+"""What all rules for the bandwidth share: the choice that they give, and how they work block by block.
 
 A rule that looks at nodes one by one says so (``local`` is True) and has ``choose``. A rule that needs all nodes has
 two methods in its place. ``summarize`` says what the rule needs of one block of nodes, as arrays with one row per node;
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from asbc.kernels import criterion
-from asbc.neighbors.types import Neighbors, kth_distance, neighborhoods, vectors_for
-from asbc.validation import Floats, numbers_per_node, positive_number, sigma_per_node, whole_number
+from asbc.neighbors.types import Neighbors, kth_distance, vectors_for
+from asbc.validation import Floats, numbers_per_node, whole_number
 
 Vector = NDArray[np.float64]
 Summary = Mapping[str, NDArray[Any]]
@@ -106,44 +105,6 @@ def joined(choices: Sequence[BandwidthChoice]) -> BandwidthChoice:
         parts = [getattr(choice, field.name) for choice in choices]
         arrays[field.name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
     return BandwidthChoice(**arrays)
-
-
-def effective_rank(K: ArrayLike) -> float:
-    """How many directions a kernel matrix resolves: ``exp`` of the entropy of its normalised eigenvalues.
-
-    Parameters
-    ----------
-    K : (k, k) array
-        A symmetric, positive semi-definite matrix.
-
-    Returns
-    -------
-    float
-        Within [1, k].
-
-    See Also
-    --------
-    SpectralBandwidth : chooses the bandwidth by it.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> round(asbc.effective_rank(np.eye(5)), 6)  # all separate
-    5.0
-    >>> round(asbc.effective_rank(np.ones((5, 5))), 6)  # all alike
-    1.0
-    """
-    K = np.asarray(K, float)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
-        raise ValueError(f"K must be a square matrix; got shape {K.shape}.")
-    if not np.isfinite(K).all():
-        raise ValueError("K must be finite; it holds NaN or infinity.")
-    values = np.clip(np.linalg.eigvalsh(K), 0.0, None)
-    if values.sum() <= 0:
-        raise ValueError("K must have a positive trace; its eigenvalues are all zero.")
-    shares = values / values.sum()
-    shares = shares[shares > 0]
-    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def neighbor_number(k: Any, neighbors: Neighbors, name: str) -> int:
@@ -403,161 +364,6 @@ class Bandwidth(BaseEstimator):
         array([ True,  True,  True, False])
         """
         return np.zeros(neighbors.n, bool)
-
-
-class OneForAll(Bandwidth):
-    """One bandwidth for all nodes that is known already: what rules with one sigma resolve to.
-
-    Parameters
-    ----------
-    sigma : float
-        The bandwidth.
-    at_edge : bool, default=False
-        Whether it is the smallest or the largest that was considered.
-
-    See Also
-    --------
-    OneEach : a bandwidth per node.
-    asbc.Fixed : the rule to use for a bandwidth of one's own.
-
-    Examples
-    --------
-    >>> import asbc
-    >>> from asbc.bandwidth import OneForAll
-    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-    >>> OneForAll(0.5).select([[0.0], [1.0], [3.0]], neighbors).sigma
-    array([0.5, 0.5, 0.5])
-    """
-
-    def __init__(self, sigma: float, at_edge: bool = False):
-        self.sigma = sigma
-        self.at_edge = at_edge
-
-    @property
-    def local(self) -> bool:
-        return True
-
-    def choose(self, X, neighbors, dimension):
-        sigma = positive_number(self.sigma, "sigma")
-        return report_at(X, neighbors, np.full(neighbors.n, sigma), dimension, np.full(neighbors.n, self.at_edge))
-
-
-class OneEach(Bandwidth):
-    """A bandwidth per row of X that is known already: what rules with many sigmas resolve to.
-
-    Parameters
-    ----------
-    sigma : (N,) array
-        The bandwidth of every row of X.
-    mutual : bool, default=False
-        Whether the kernel takes ``sigma_i sigma_j`` in place of ``sigma_i^2``; see :class:`BandwidthChoice`.
-
-    See Also
-    --------
-    OneForAll : one bandwidth for all nodes.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> from asbc.bandwidth import OneEach
-    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-    >>> OneEach(np.array([0.5, 1.0, 2.0])).select([[0.0], [1.0], [3.0]], neighbors).sigma
-    array([0.5, 1. , 2. ])
-    """
-
-    def __init__(self, sigma: Vector, mutual: bool = False):
-        self.sigma = sigma
-        self.mutual = mutual
-
-    @property
-    def local(self) -> bool:
-        return True
-
-    @property
-    def whole(self) -> BandwidthChoice:  # type: ignore[override]
-        return bare_choice(self.sigma, mutual=self.mutual)
-
-    def choose(self, X, neighbors, dimension):
-        own = np.array(self.sigma[neighbors.first : neighbors.first + neighbors.n])
-        return report_at(X, neighbors, own, dimension, mutual=self.mutual)
-
-
-class Global(Bandwidth):
-    """The base class of rules that need all nodes and give one bandwidth to all: they resolve to :class:`OneForAll`."""
-
-    def resolve(self, summary):
-        sigma, at_edge = self.one_sigma(summary)
-        if sigma == 0:  # no distance is above zero: any bandwidth is as good
-            n = len(next(iter(summary.values())))
-            sigma = float(fill_constant(np.ones(n), np.ones(n, bool))[0])
-        return OneForAll(sigma, at_edge)
-
-    def one_sigma(self, summary: Summary) -> tuple[float, bool]:
-        """The bandwidth (0 where all nodes coincide), and whether it is the least or the largest considered."""
-        raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
-
-    def extend(self, choice, X, neighbors, dimension=None):
-        return OneForAll(float(choice.sigma[0]), bool(choice.at_edge[0])).select(X, neighbors, dimension)
-
-
-def report_at(
-    X: Floats | None,
-    neighbors: Neighbors,
-    sigma: ArrayLike,
-    dimension: ArrayLike | None = None,
-    at_edge: NDArray[np.bool_] | None = None,
-    *,
-    mutual: bool = False,
-) -> BandwidthChoice:
-    """A choice of given bandwidths: works out rank, slope and objective at them.
-
-    The objective is the criterion J of :class:`SpectralBandwidth` with that rule's default parameters.
-
-    Parameters
-    ----------
-    X : (N, d) array or None
-        The vectors. None is enough if `neighbors` carries the distances within neighbourhoods.
-    neighbors : Neighbors
-        The neighbours of n nodes.
-    sigma : (n,) array or float
-        The bandwidth of each node, or one for all.
-    dimension : (n,) array or None, default=None
-        The intrinsic dimension around each node; without it the objective is NaN.
-    at_edge : (n,) bool array or None, default=None
-        Whether each bandwidth is the smallest or the largest that was considered; None means that none is.
-    mutual : bool, default=False
-        Whether the kernel takes ``sigma_i sigma_j`` in place of ``sigma_i^2``; see :class:`BandwidthChoice`.
-
-    Returns
-    -------
-    BandwidthChoice
-        Of the n nodes.
-
-    See Also
-    --------
-    Bandwidth : its ``choose`` may end with this.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> from asbc.bandwidth import report_at
-    >>> X = np.random.default_rng(0).normal(size=(100, 3))
-    >>> choice = report_at(X, asbc.search_neighbors(X, k=10), sigma=1e-3)
-    >>> choice.effective_rank[:2].round(6)  # so narrow a kernel sees ten separate neighbours
-    array([10., 10.])
-    """
-    sigma = sigma_per_node(sigma, neighbors.n)
-    at_edge = np.zeros(neighbors.n, bool) if at_edge is None else at_edge
-    target = np.full(neighbors.n, np.nan) if dimension is None else check_dimension(dimension, neighbors)
-    ranks, slopes, steepest = np.empty((3, neighbors.n))
-    grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
-    for rows, pairs in neighborhoods(X, neighbors):
-        ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, sigma[rows], neighbors.k)
-        steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-    # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
-    flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
-    objective = np.abs(ranks - target) / target + flatness
-    return BandwidthChoice(sigma, ranks, slopes, objective, at_edge, mutual=mutual)
 
 
 def geometric_grid(neighbors: Neighbors, n_grid: int, k_mle: int, low: float, high: float) -> NDArray[np.float64]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Bandwidth, OneEach, fill_constant, neighbor_number, report_at
+from asbc.bandwidth.report import report_at
+from asbc.bandwidth.resolved import OneEach
+from asbc.bandwidth.rule import Bandwidth, fill_constant, neighbor_number
 from asbc.neighbors.types import kth_distance, vectors_for
 
 

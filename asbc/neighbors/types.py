@@ -170,7 +170,7 @@ def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
     """`X`, checked and compared with its neighbours; None may stay None where they carry the distances among them."""
     if X is None and isinstance(neighbors, Neighbors) and neighbors.pairs is not None:
         return None
-    vectors = as_vectors(X)  # type: ignore[arg-type]
+    vectors = as_vectors(X)
     check_neighbors(vectors, neighbors)
     return vectors
 

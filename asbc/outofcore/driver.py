@@ -4,19 +4,8 @@ The work is cut into stages, and a stage into blocks of nodes. A block reads mem
 stages, and writes one part: whole, under its final name, or not at all. So memory is bounded by the block, a build
 that was killed goes on with the parts that are missing, and blocks may run anywhere in any order. What a block writes
 depends on nothing but the plan, the vectors and earlier parts, which makes the result the same to the last bit
-for every engine, number of workers and history of interruptions.
-
-The stages are:
-
-- ``check``: are the vectors finite?
-- ``assign`` and ``lists`` (search "ivf" only): find the list of each row, and write the lists.
-- ``neighbors``: find the neighbours of each node.
-- ``survey-0``, ``survey-1``, ...: ask each block what a rule that needs all nodes wants to know, as often as it asks.
-- ``rows``: dimension, bandwidth and weights of each node.
-- ``transpose`` (symmetric graphs only): sort the edges by the node that they end in.
-- ``graph``: put the two directions of the edges together.
-
-At the end the parts of all blocks are joined.
+for every engine, number of workers and history of interruptions. :mod:`asbc.outofcore.stages` lists the stages; at the
+end the parts of all blocks are joined.
 """
 
 from __future__ import annotations
@@ -64,8 +53,7 @@ from asbc.validation import as_vectors, normalize
 from asbc.weights import warn_of_empty_rows
 
 BLOCK_NODES = 16384  # nodes per block, unless another number is asked for
-# The files in the folder "nodes" of a finished build: one number per node each.
-NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
+NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")  # one number per node each
 
 
 def build_graph(
@@ -89,8 +77,7 @@ def build_graph(
         The vectors: an ``.npy`` file (n, d), a folder of the embedding store, or a URL that fsspec reads, which is
         copied into the folder first.
     folder : str or path
-        Where the graph goes, a folder of its own. A build that was stopped there goes on if the arguments are the
-        same; with other arguments it is an error.
+        Where the graph goes, a folder of its own. A build that was stopped there goes on if the arguments are the same.
     builder : GraphBuilder or None, default=None
         Weights, bandwidth, metric and the rest; None takes ``GraphBuilder()``, whose metric is euclidean.
     search : {"ivf", "exact", "hnsw", "nn_descent"}, default="ivf"
@@ -102,8 +89,7 @@ def build_graph(
     engine : {"local", "dask"}, default="local"
         Where blocks run: in this process, or on the workers of a Dask cluster.
     scheduler : str or None, default=None
-        For "dask": the address of a running scheduler, or the file that it wrote. None starts a cluster on this
-        machine.
+        For "dask": the address of a running scheduler, or its scheduler file. None starts a cluster on this machine.
     workers : int, default=2
         For "dask" without a scheduler: the processes of the cluster that is started, one thread each.
     progress : bool, default=False
@@ -126,10 +112,8 @@ def build_graph(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
     ...     manifest = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
-    ...     asbc.load_graph(f"{folder}/graph").shape
-    (60, 60)
-    >>> manifest["n"], manifest["k"]
-    (60, 30)
+    ...     asbc.load_graph(f"{folder}/graph").shape, manifest["k"]
+    ((60, 60), 30)
     """
     folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
     plan = make_plan(builder if builder is not None else GraphBuilder(), search, search_options or {}, block)
@@ -149,8 +133,7 @@ def build_graph(
             if (folder / "manifest.json").is_file():
                 return _finished(folder)
         else:
-            # What a build writes first is its plan. One that was killed while it did so has left a temporary file,
-            # which is no reason to refuse the folder.
+            # A build that was killed while it wrote its plan has left a temporary file: no reason to refuse the folder.
             names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
             strangers = [name for name in names if name not in ("build.lock", "source")]
             if strangers:
@@ -178,19 +161,7 @@ def _finished(folder: Path) -> dict[str, Any]:
 
 
 class _Build:
-    """A build in progress: it runs the stages in order and does, between them, the work that needs all nodes.
-
-    Parameters
-    ----------
-    folder : Path
-        The build's folder, in which ``plan.json`` is written.
-    plan : dict
-        What that file says.
-    engine : LocalEngine or DaskEngine
-        Where blocks run.
-    progress : bool
-        Whether to show bars.
-    """
+    """A build in progress: it runs the stages in order and does, between them, the work that needs all nodes."""
 
     def __init__(self, folder: Path, plan: dict[str, Any], engine, progress: bool):
         self.folder = folder
@@ -308,8 +279,7 @@ class _Build:
     def _survey(self) -> None:
         """Bring the rule, and the estimate of dimension, to a form that looks at nodes one by one.
 
-        Each round asks every block for what the rule needs to know of it, and hands the joined answers to the rule's
-        ``resolve``. The answers are memory maps, so they need not fit into memory.
+        Each round asks every block for what the rule needs, and resolves the rule with the joined answers, on disk.
         """
         job = self.job
         if self.plan["builder"]["dimension"] == "two_nn" and not (job.scratch / "log_ratio.npy").is_file():
@@ -347,10 +317,9 @@ class _Build:
         return joined
 
     def _fill_bandwidths(self) -> None:
-        """Give nodes that coincide with all their neighbours the median bandwidth of the others.
+        """Give nodes that coincide with all their neighbours the median bandwidth of the others, known only now.
 
-        That median is known only now, after the stage ``rows``. The weights of such nodes were right before: with all
-        distances zero, they do not depend on the bandwidth.
+        Their weights need no change: where all distances are zero, they do not depend on the bandwidth.
         """
         if (self.job.scratch / "filled.npy").is_file():
             return

@@ -1,6 +1,14 @@
 """What one block of a build does, stage by stage: it reads memory maps and earlier parts, and makes its own part.
 
-Nothing here depends on the engine, on other blocks of the same stage, or on what ran before.
+Nothing here depends on the engine, on other blocks of the same stage, or on what ran before. The stages are, in order:
+
+- ``check``: are the vectors finite?
+- ``assign`` and ``lists`` (only with search "ivf"): find the list of each row, and write the lists.
+- ``neighbors``: find the neighbours of each node.
+- ``survey-0``, ``survey-1``, ...: what a rule that needs all nodes asks of each block, as often as it asks.
+- ``rows``: dimension, bandwidth and weights of each node.
+- ``transpose`` (only for symmetric graphs): sort the edges by the node that they end in.
+- ``graph``: put the two directions of the edges together.
 """
 
 from __future__ import annotations
