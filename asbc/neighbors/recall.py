@@ -121,7 +121,8 @@ def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int]) -> 
     if recall.value < LEAST_RECALL:
         warnings.warn(
             f"recall is {recall.value:.3f}, measured on {recall.sample} nodes: neighbours are missing from the graph. "
-            f"Let the search look at more, with larger options of search={search!r}; they were {dict(settings)}.",
+            "Let the search look at more: raise n_probe of 'ivf', ef_search of 'hnsw' or n_trees of 'nn_descent'; "
+            f"search={search!r} ran with {dict(settings)}.",
             LowRecallWarning,
             stacklevel=4,
         )
