@@ -1,4 +1,4 @@
-"""How many directions there are around each node."""
+"""How many directions there are around each node: three estimates of the local intrinsic dimension."""
 
 from __future__ import annotations
 
@@ -14,38 +14,58 @@ from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_f
 from asbc.validation import LARGEST_SEED, Floats, one_of, whole_number
 
 ESTIMATORS = ("mst", "levina_bickel", "two_nn")
-SMALLEST, LARGEST = 1.0, 200.0  # no estimate leaves this range
+SMALLEST, LARGEST = 1.0, 200.0  # dimensions: estimates beyond are set to the nearer of the two
 
 
 def subset_sizes(k: int) -> NDArray[np.int64]:
-    """Six sizes that grow geometrically from 8 to k: 8, 10, 14, 18, 23, 30 for k = 30.
+    """The sizes of the subsets on which trees are built: six that grow geometrically from 8 to k.
 
-    Below 16 neighbours the ladder starts at k / 2, so that a slope can still be fitted.
+    For k = 30 they are 8, 10, 14, 18, 23 and 30. Below 16 neighbours they start at k / 2, so that they still differ
+    enough for a slope to be fitted.
     """
     return np.unique(np.geomspace(min(8, k // 2), k, 6).round().astype(np.int64))
 
 
 def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: int = 0) -> NDArray[np.float64]:
-    """Intrinsic dimension from minimum spanning trees.
+    """Intrinsic dimension around each node, from minimum spanning trees.
 
-    The mean edge of the tree on m points of a d-dimensional set shrinks like ``m**(-1/d)``. The tree is built on
-    nested random subsets of each neighbourhood, and d is read off the slope of log mean edge against log edges.
-    With 30 points it saturates: dimension 20 reads as 12, 50 as 21.
+    The mean edge of the tree on m points of a d-dimensional set shrinks like ``m**(-1/d)``. Trees are built on nested
+    random subsets of each neighbourhood, and d is read off the slope of the log of the mean edge against the log of
+    the number of edges. With 30 points the estimate saturates: dimension 20 reads as 12, dimension 50 as 21.
 
     Parameters
     ----------
-    X : (n, d) array, or None if `neighbors` carries the distances within neighbourhoods
+    X : (N, d) array or None
+        The vectors. None is enough if `neighbors` carries the distances within neighbourhoods (``neighbors.pairs``).
     neighbors : Neighbors
-        At least 8 neighbours a node.
-    n_rep : int
-        Permutations a node, over which log edges are averaged.
-    seed : int
-        Node i draws from ``(seed, i)``, a query from ``(seed, its neighbours)``: neither blocks nor threads nor
-        order change an estimate.
+        The neighbours of n nodes, at least 8 per node.
+    n_rep : int, default=5
+        Random permutations per node, over which the log edges are averaged.
+    seed : int, default=0
+        Seeds the permutations. Those of row i of X depend on ``(seed, i)`` only, those of a query on the seed and its
+        neighbours, so neither blocks nor threads nor the order of nodes change an estimate.
 
     Returns
     -------
-    (n,) float64 within [1, 200]. Neighbours that all coincide have dimension 1.
+    (n,) float64
+        Within [1, 200]. A node whose neighbours all coincide has dimension 1.
+
+    See Also
+    --------
+    levina_bickel : from the distances to the nearest few neighbours; quicker and noisier.
+    two_nn : from the two nearest distances of the node and of its neighbours.
+    Dimension : any of the three, with its parameters, as one object.
+
+    Examples
+    --------
+    A flat sheet in ten-dimensional space has two directions:
+
+    >>> import asbc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(300, 2)) @ rng.normal(size=(2, 10))
+    >>> neighbors = asbc.search_neighbors(X, k=30)
+    >>> bool(1.5 < np.median(asbc.dim_mst(X, neighbors)) < 2.5)
+    True
     """
     vectors = vectors_for(X, neighbors)
     if neighbors.k < 8:
@@ -61,7 +81,7 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
 
 
 def _names(neighbors: Neighbors) -> NDArray[np.int64]:
-    """What permutations are seeded by: a row's place in X; for a query, which has none, a hash of its neighbours."""
+    """One number per node that seeds its permutations: a row's place in X; for a query, a hash of its neighbours."""
     if neighbors.first is not None:
         return np.arange(neighbors.first, neighbors.first + neighbors.n)
     factors = np.random.default_rng(0).integers(1, 2**62, neighbors.k)
@@ -69,7 +89,10 @@ def _names(neighbors: Neighbors) -> NDArray[np.int64]:
 
 
 def _dimension_of(lengths, x):
-    """Dimension from mean edges (m, n_rep, s); subsets of coinciding points, which have no logarithm, are left out."""
+    """Dimension (m,) from mean edges `lengths` (m, n_rep, s) and the logs `x` (s,) of the numbers of edges.
+
+    Subsets of coinciding points have a mean edge of zero, which has no logarithm: they are left out of the fit.
+    """
     positive = lengths > 0
     logs = np.log(lengths, where=positive, out=np.zeros_like(lengths))
     counts = positive.sum(axis=1)
@@ -86,14 +109,35 @@ def _dimension_of(lengths, x):
 
 
 def levina_bickel(neighbors: Neighbors, k: int = 10) -> NDArray[np.float64]:
-    """Levina and Bickel's maximum-likelihood dimension, ``(k - 1) / sum_{j<k} log(T_k / T_j)``.
+    """Levina and Bickel's maximum-likelihood estimate of the dimension around each node.
 
-    `T_j` is the distance to the j-th neighbour. Distances of zero say nothing and are left out; a node with fewer
-    than two different distances has dimension 1.
+    It is ``(k - 1) / sum_{j<k} log(T_k / T_j)``, where `T_j` is the distance to the j-th neighbour. Neighbours at
+    distance zero are left out of the sum and of the count.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        The neighbours of n nodes, at least k per node.
+    k : int, default=10
+        The neighbours per node that the estimate looks at, 2 or more; the paper's k_mle.
 
     Returns
     -------
-    (n,) float64 within [1, 200]
+    (n,) float64
+        Within [1, 200]: 1 where all neighbours looked at coincide with the node, 200 where all are equally far.
+
+    See Also
+    --------
+    dim_mst : from spanning trees on the whole neighbourhood; steadier, and the paper's choice.
+    two_nn : from the two nearest distances of the node and of its neighbours.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> dimension = asbc.levina_bickel(asbc.search_neighbors(X, k=20), k=20)
+    >>> bool(1.5 < np.median(dimension) < 2.5)
+    True
     """
     check_type(neighbors)
     k = whole_number(k, "k", 2, neighbors.k, "the neighbours there are")
@@ -105,18 +149,34 @@ def levina_bickel(neighbors: Neighbors, k: int = 10) -> NDArray[np.float64]:
 
 
 def two_nn(neighbors: Neighbors) -> NDArray[np.float64]:
-    """Facco's two-nearest-neighbour dimension over each neighbourhood, by maximum likelihood.
+    """Facco's two-nearest-neighbour estimate of the dimension around each node, by maximum likelihood.
 
-    The ratio ``mu = r2 / r1`` of a point's two nearest distances follows a Pareto law with the dimension as
-    exponent. One ratio is too noisy, so those of the node and of its neighbours are taken together: ``m / sum log mu``.
+    The ratio ``mu = r2 / r1`` of a point's two nearest distances follows a Pareto law with the dimension as exponent.
+    One ratio is too noisy, so those of the node and of its neighbours are taken together: with m ratios, the estimate
+    is ``m / sum log mu``.
 
     Parameters
     ----------
-    neighbors : Neighbors of the rows of X, all of them
+    neighbors : Neighbors
+        The neighbours of all n rows of X, at least 2 per node, because each neighbour's own distances are looked up.
 
     Returns
     -------
-    (n,) float64 within [1, 200]
+    (n,) float64
+        Within [1, 200].
+
+    See Also
+    --------
+    levina_bickel : from more distances of the node itself.
+    dim_mst : from spanning trees on the whole neighbourhood.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> dimension = asbc.two_nn(asbc.search_neighbors(X, k=20))
+    >>> bool(1.5 < np.median(dimension) < 2.5)
+    True
     """
     check_type(neighbors)
     if neighbors.first != 0 or neighbors.indices.max() >= neighbors.n:
@@ -127,7 +187,7 @@ def two_nn(neighbors: Neighbors) -> NDArray[np.float64]:
 
 
 def _log_ratio(neighbors: Neighbors) -> NDArray[np.float64]:
-    """``log(r2 / r1)`` of every node; NaN where the nearest neighbour coincides with it and says nothing."""
+    """``log(r2 / r1)`` of every node (n,); NaN where the nearest neighbour coincides with the node."""
     if neighbors.k < 2:
         raise ValueError(f"neighbors must have k of at least 2; got {neighbors.k}.")
     first, second = neighbors.distances[:, 0], neighbors.distances[:, 1]
@@ -135,7 +195,7 @@ def _log_ratio(neighbors: Neighbors) -> NDArray[np.float64]:
 
 
 def _pareto_fit(neighbors: Neighbors, own, of_rows) -> NDArray[np.float64]:
-    """Dimension from the log ratios of nodes (m,) and of the rows of X that are their neighbours (n,)."""
+    """Dimension (m,) of nodes, from their `own` log ratios (m,) and those `of_rows`, all rows of X (N,)."""
     near = np.asarray(of_rows[neighbors.indices])
     usable, usable_near = ~np.isnan(own), ~np.isnan(near)
     total = np.where(usable, own, 0.0) + np.where(usable_near, near, 0.0).sum(axis=1)
@@ -143,7 +203,7 @@ def _pareto_fit(neighbors: Neighbors, own, of_rows) -> NDArray[np.float64]:
 
 
 def _from_logs(total, count):
-    """``count / total``, clipped; nothing to go by is dimension 1, equal distances are the largest one."""
+    """``count / total`` within [SMALLEST, LARGEST]: the smallest where nothing counts, the largest where total is 0."""
     ratio = np.divide(count, total, out=np.full(len(total), LARGEST), where=total > 0)
     return np.where(count > 0, np.clip(ratio, SMALLEST, LARGEST), SMALLEST)
 
@@ -155,12 +215,13 @@ class Dimension:
     Parameters
     ----------
     estimator : {"mst", "levina_bickel", "two_nn"}, default="mst"
+        Which function makes the estimate: :func:`dim_mst`, :func:`levina_bickel` or :func:`two_nn`.
     n_rep : int, default=5
-        Permutations per node, for "mst".
+        For "mst": random permutations per node.
     k : int, default=10
-        Neighbours, for "levina_bickel".
-    log_ratio : (N,) array, optional
-        For "two_nn": ``log(r2 / r1)`` of all rows of X, once they are known; see :meth:`resolve`.
+        For "levina_bickel": neighbours per node.
+    log_ratio : (N,) array or None, default=None
+        For "two_nn": ``log(r2 / r1)`` of all rows of X. :meth:`resolve` puts it here; there is no need to pass it.
 
     See Also
     --------
@@ -172,7 +233,7 @@ class Dimension:
     >>> X = np.random.default_rng(0).uniform(size=(500, 2))
     >>> neighbors = asbc.search_neighbors(X, k=30)
     >>> estimate = asbc.Dimension("levina_bickel", k=20)(X, neighbors)
-    >>> 1.5 < np.median(estimate) < 2.5
+    >>> bool(1.5 < np.median(estimate) < 2.5)
     True
     """
 
@@ -188,19 +249,64 @@ class Dimension:
 
     @property
     def local(self) -> bool:
-        """Whether a node's estimate follows from its own neighbours; "two_nn" asks the neighbours' neighbours."""
+        """Whether a node's estimate follows from its own neighbours alone; "two_nn" needs its neighbours' too."""
         return self.estimator != "two_nn" or self.log_ratio is not None
 
     def summarize(self, neighbors: Neighbors) -> dict[str, NDArray[np.float64]]:
-        """What a block of nodes must tell before an estimate that is not local can be made."""
+        """What an estimate that is not local needs to know of each node, here for one block of nodes.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            The neighbours of the m nodes of the block.
+
+        Returns
+        -------
+        dict
+            Arrays (m,) by name; those of all blocks, joined, go to :meth:`resolve`.
+
+        See Also
+        --------
+        Dimension.resolve : takes what this gives.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+        >>> {name: array.round(2) for name, array in asbc.Dimension("two_nn").summarize(neighbors).items()}
+        {'log_ratio': array([1.1 , 0.69, 0.41])}
+        """
         return {"log_ratio": _log_ratio(neighbors)}
 
     def resolve(self, summary: Mapping[str, NDArray[Any]]) -> Dimension:
-        """The estimate that can look at nodes one by one, given the summary of all rows of X."""
+        """The same estimate in a form that looks at nodes one by one, once the summary of all nodes is known.
+
+        Parameters
+        ----------
+        summary : mapping
+            What :meth:`summarize` gives for all N rows of X: arrays (N,) by name.
+
+        Returns
+        -------
+        Dimension
+            Its ``local`` is True.
+
+        See Also
+        --------
+        Dimension.summarize : makes the summary.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+        >>> estimate = asbc.Dimension("two_nn")
+        >>> estimate.local, estimate.resolve(estimate.summarize(neighbors)).local
+        (False, True)
+        """
         return replace(self, log_ratio=summary["log_ratio"])
 
     def __call__(self, X: Floats | None, neighbors: Neighbors, seed: int = 0) -> NDArray[np.float64]:
-        """The dimension (n,) of nodes; `X` may be None if `neighbors` carries the distances among them."""
+        """The dimension (n,) of n nodes; `X` may be None if `neighbors` carries the distances among them."""
         if self.estimator == "mst":
             return dim_mst(X, neighbors, n_rep=self.n_rep, seed=seed)
         if self.estimator == "levina_bickel":

@@ -1,4 +1,4 @@
-"""Rows of weights to a graph, and the estimator that goes the whole way from vectors to it."""
+"""How rows of weights become a graph, and the estimator that goes all the way from vectors to a graph."""
 
 from __future__ import annotations
 
@@ -40,21 +40,39 @@ METRICS = ("euclidean", "cosine")
 def to_graph(
     neighbors: Neighbors, weights: Matrix, *, symmetrize: str | None = "max", n_columns: int | None = None
 ) -> sparse.csr_array:
-    """Sparse adjacency matrix: rows normalised to sum 1, then symmetrised.
+    """The sparse adjacency matrix of rows of weights: rows are normalised to sum 1, then symmetrised.
 
     Normalising comes first because rows of different bandwidths are not on one scale.
 
     Parameters
     ----------
     neighbors : Neighbors
+        The neighbours of n nodes, k per node.
     weights : (n, k) array
-    symmetrize : {"max", "mean", None}
-    n_columns : int, optional
-        Rows of X, where the nodes are queries.
+        The weight of each neighbour, 0 or more.
+    symmetrize : {"max", "mean", None}, default="max"
+        How the weights of the two directions of an edge become one: the larger, their mean, or not at all.
+    n_columns : int or None, default=None
+        The number of rows of X, needed where the nodes are queries or some of the rows. None takes n.
 
     Returns
     -------
-    (n, n_columns) CSR array, float64, no explicit zeros, columns sorted
+    (n, n_columns) scipy.sparse.csr_array
+        float64, without explicit zeros, columns sorted.
+
+    See Also
+    --------
+    GraphBuilder : goes all the way from vectors to a graph.
+    normalize_weights : the first of the two steps alone.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1)
+    >>> asbc.to_graph(neighbors, asbc.uniform_weights(neighbors)).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
     """
     check_type(neighbors)
     one_of(symmetrize, "symmetrize", SYMMETRIES)
@@ -98,46 +116,68 @@ def to_graph(
 class GraphBuilder(TransformerMixin, BaseEstimator):
     """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
 
+    It is a scikit-learn estimator: it can be cloned, stand in a pipeline, and have its parameters searched.
+
     Parameters
     ----------
     weights : {"nnk", "gaussian", "blend", "uniform"}, default="nnk"
-        How neighbours are weighted. ``"nnk"`` keeps the few that are needed, ``"gaussian"`` weights all by distance,
-        ``"blend"`` is half of each (see :func:`asbc.blend_weights`), and ``"uniform"`` is the plain kNN graph, which
-        needs no bandwidth.
-    bandwidth : Bandwidth, optional
-        The rule for sigma; ``SpectralBandwidth()`` if None.
-    sharpen : bool
-        Raise each row to a power that falls with its bandwidth.
-    k_cand : int
-        Candidate neighbours a node, at least 8.
-    k_min : int
-        The least number of neighbours that NNK may leave a node; 0 for no such floor.
-    symmetrize : {"max", "mean", None}
-    metric : {"euclidean", "cosine"}
-        ``"cosine"`` scales the rows of X to unit length first.
-    dimension : {"mst", "levina_bickel", "two_nn"}
-        The estimate of intrinsic dimension that the bandwidth is matched to.
-    n_rep : int
-        Permutations a node for ``"mst"``.
+        How neighbours are weighted: by non-negative kernel regression (:func:`nnk_weights`), by the Gaussian kernel,
+        half by each (:func:`blend_weights`), or equally. ``"uniform"`` is the plain kNN graph, which needs no
+        bandwidth.
+    bandwidth : Bandwidth or None, default=None
+        The rule for sigma; None takes ``SpectralBandwidth()``.
+    sharpen : bool, default=False
+        Whether to raise each row to a power that falls with its bandwidth; see :func:`sharpen`.
+    k_cand : int, default=30
+        Candidate neighbours per node, at least 8.
+    k_min : int, default=6
+        The least number of neighbours per node with NNK weights; 0 for no such floor.
+    symmetrize : {"max", "mean", None}, default="max"
+        How the weights of the two directions of an edge become one; None leaves the graph directed.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales the rows of X to unit length first, and goes on with euclidean distances.
+    dimension : {"mst", "levina_bickel", "two_nn"}, default="mst"
+        The estimate of intrinsic dimension that the bandwidth is matched to; see :class:`Dimension`.
+    n_rep : int, default=5
+        Random permutations per node, for ``dimension="mst"``.
     random_state : int, RandomState or None, default=0
         Seeds the permutations, and what approximate search draws.
     search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
         How neighbours are found: ``"auto"`` is exact up to 20,000 nodes, and by inverted lists above where they cost
-        less; see :func:`asbc.search_neighbors`.
+        less; see :func:`search_neighbors`.
     recall : float, default=0.98
         The share of the neighbours that approximate search is to find.
-    search_options : mapping, optional
+    search_options : mapping or None, default=None
         Options of the search by name, in place of what `recall` decides.
 
     Attributes
     ----------
-    graph_ : (n, n) CSR array without self loops
+    graph_ : (n, n) scipy.sparse.csr_array
+        The graph: entries of at least 0, no self loops.
     vectors_ : (n, d) array
         The rows of X as they were compared: scaled to unit length for the cosine metric.
     neighbors_ : Neighbors
-    dimension_ : (n,) array, None for uniform weights
-    bandwidth_ : BandwidthChoice, None for uniform weights
-    weights_ : (n, k_cand) array, rows normalised, before symmetrising
+        The k_cand candidates of every node.
+    dimension_ : (n,) array or None
+        The intrinsic dimension around every node; None for uniform weights.
+    bandwidth_ : BandwidthChoice or None
+        The bandwidth of every node, and what the kernel looks like there; None for uniform weights.
+    weights_ : (n, k_cand) array
+        The weight of every candidate before symmetrising; rows sum to 1.
+
+    See Also
+    --------
+    asbc.build.build_graph : the same graph block by block on disk, for sets that do not fit into memory.
+    search_neighbors, dim_mst, SpectralBandwidth, nnk_weights, to_graph : the steps, one by one.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> builder = asbc.GraphBuilder(weights="nnk", k_cand=15)
+    >>> graph = builder.fit_transform(X)
+    >>> graph.shape, builder.bandwidth_.sigma.shape
+    ((100, 100), (100,))
     """
 
     def __init__(
@@ -178,8 +218,9 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         ----------
         X : (n, d) array, DataFrame or tensor
             An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
-        y : ignored
-        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, optional
+        y : object, default=None
+            Ignored; scikit-learn passes it.
+        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
             Neighbours that you have found already, at least `k_cand` per node: as faiss, pynndescent or UMAP's
             ``precomputed_knn`` give them, or as ``KNeighborsTransformer(mode="distance")`` does. The node itself may be
             among them or not; rows need not be sorted; an id that comes twice counts once. Distances are worked out
@@ -187,7 +228,19 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        self
+        GraphBuilder
+            The estimator itself, fitted.
+
+        See Also
+        --------
+        GraphBuilder.fit_transform : gives the graph at once.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> asbc.GraphBuilder(k_cand=10).fit(X, neighbors=asbc.search_neighbors(X, k=12)).neighbors_.k
+        10
         """
         self.check_parameters()
         vectors = self._vectors(X, reset=True)
@@ -209,13 +262,62 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:
-        """The graph on the rows of `X`: (n, n) CSR array, entries at least 0, no self loops; see :meth:`fit`."""
+        """Build the graph on the rows of `X`, and return it.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real dtype
+            The vectors, more than k_cand of them.
+        y : object, default=None
+            Ignored; scikit-learn passes it.
+        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
+            Neighbours that you have found already; see :meth:`fit`.
+
+        Returns
+        -------
+        (n, n) scipy.sparse.csr_array
+            The graph: entries of at least 0, no self loops.
+
+        See Also
+        --------
+        GraphBuilder.transform : rows for points that were not fitted.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> graph = asbc.GraphBuilder(k_cand=10).fit_transform(X)
+        >>> bool((graph != graph.T).nnz == 0), float(graph.diagonal().sum())
+        (True, 0.0)
+        """
         return self.fit(X, y, neighbors=neighbors).graph_
 
     def transform(self, X: ArrayLike) -> sparse.csr_array:
-        """Rows for unseen points against the fitted ones: (m, n) CSR array, each row summing to 1.
+        """Weights of the fitted points for unseen ones.
 
         A fitted point passed again is treated as unseen: it finds itself at distance zero.
+
+        Parameters
+        ----------
+        X : (m, d) array of any real dtype
+            The unseen points.
+
+        Returns
+        -------
+        (m, n) scipy.sparse.csr_array
+            One row per unseen point, one column per fitted one; every row sums to 1, or is empty.
+
+        See Also
+        --------
+        GraphBuilder.fit_transform : the graph on the fitted points.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> rows = asbc.GraphBuilder(k_cand=10).fit(X[:40]).transform(X[40:])
+        >>> rows.shape, bool(np.allclose(rows.sum(axis=1), 1))
+        ((10, 40), True)
         """
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
@@ -230,12 +332,12 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return search_neighbors(X, k, search=self.search, recall=self.recall, **options)
 
     def _solve(self, X, neighbors, fitted=None) -> Rows:
-        """Dimension, bandwidth and weights of nodes; of queries, if what was fitted on X is given."""
+        """Dimension, bandwidth and weights of nodes; of queries, if `fitted`, the choice on the rows of X, is given."""
         if self.weights == "uniform":
             return solve_rows(X, neighbors, weights=self.weights)
         if fitted is None:
             self._dimension = self.dimension_estimate()
-            if not self._dimension.local:  # kept resolved, so that queries can ask the fitted rows
+            if not self._dimension.local:  # resolved now and kept, because queries need to look up the fitted rows
                 self._dimension = self._dimension.resolve(self._dimension.summarize(neighbors))
         rows = solve_rows(
             X,
@@ -255,23 +357,70 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return rows
 
     def dimension_estimate(self) -> Dimension:
-        """The estimate of dimension that the parameters name."""
+        """The estimate of dimension that the parameters describe.
+
+        Returns
+        -------
+        Dimension
+            With the `n_rep` of the builder, and with k = 10, or k_cand if that is smaller.
+
+        See Also
+        --------
+        GraphBuilder.bandwidth_rule : the rule for sigma.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder(dimension="two_nn").dimension_estimate().estimator
+        'two_nn'
+        """
         return Dimension(self.dimension, n_rep=self.n_rep, k=min(10, int(self.k_cand)))
 
     def bandwidth_rule(self) -> Bandwidth:
-        """The rule for sigma: `bandwidth`, or the default one, whose k_mle never exceeds the candidates there are."""
+        """The rule for sigma: the parameter `bandwidth`, or the default rule where that is None.
+
+        Returns
+        -------
+        Bandwidth
+            By default ``SpectralBandwidth()``, its k_mle lowered to k_cand where there are fewer than ten candidates.
+
+        See Also
+        --------
+        GraphBuilder.dimension_estimate : the dimension that the rule matches.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder().bandwidth_rule()
+        SpectralBandwidth()
+        >>> asbc.GraphBuilder(bandwidth=asbc.Fixed(0.5)).bandwidth_rule()
+        Fixed(value=0.5)
+        """
         return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
         X = plain_array(X)
         if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
-            as_vectors(X)  # says more than scikit-learn would
+            as_vectors(X)  # raises an error that says more than scikit-learn's
         # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
         X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
         return normalize(X) if self.metric == "cosine" else as_vectors(X)
 
     def check_parameters(self) -> None:
-        """Refuse parameters that cannot work, before any work."""
+        """Refuse parameters that cannot work, before any work is done.
+
+        See Also
+        --------
+        GraphBuilder.fit : calls it first.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder(k_cand=3).check_parameters()
+        Traceback (most recent call last):
+        ...
+        ValueError: k_cand must be a whole number of at least 8; got 3.
+        """
         one_of(self.weights, "weights", KINDS)
         one_of(self.symmetrize, "symmetrize", SYMMETRIES)
         one_of(self.metric, "metric", METRICS)

@@ -1,4 +1,4 @@
-"""What may come in: arguments as the rest of the library wants them, or an error that says what came instead."""
+"""What may come in: every argument checked and converted, or an error that says what came and what is wanted."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from scipy import sparse
 
 Floats = NDArray[np.floating]
 
-LARGEST_SEED = 2**63 - 1
-STRIP_BYTES = 32 * 2**20  # bytes of the largest temporary array that a pass over all rows holds
+LARGEST_SEED = 2**63 - 1  # the largest whole number that compiled code takes
+STRIP_BYTES = 32 * 2**20  # bytes, 32 MB: the largest temporary array that a pass over all rows makes
 
 
 def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
-    """`X` as a C-ordered (n, d) array of float32 or float64.
+    """`X` as a C-ordered (n, d) array of float32 or float64, after a check that it is finite.
 
-    float16 becomes float32 and integers become float64, both without loss. Memory maps are not copied unless they
-    must be.
+    float16 becomes float32, everything else that is not float32 becomes float64. An array, or memory map, that has
+    the right form already is returned as it is, not copied.
 
     Parameters
     ----------
     X : (n, d) array of any real dtype
+        The vectors.
     name : str, default="X"
         What error messages call the array.
+
+    Returns
+    -------
+    (n, d) array of float32 or float64
     """
     X = plain_array(X, name)
     if X is None or sparse.issparse(X):
@@ -72,18 +77,19 @@ def plain_array(X: Any, name: str = "X") -> Any:
 
 
 def normalize(X: ArrayLike, name: str = "X") -> Floats:
-    """Rows of `X` scaled to unit length.
+    """Scale the rows of `X` to unit length.
 
     Parameters
     ----------
     X : (n, d) array of any real dtype
-        A row of zeros is an error: it has no direction.
+        The vectors. A row of zeros is an error: it has no direction.
     name : str, default="X"
         What error messages call the array.
 
     Returns
     -------
-    (n, d) array of float32 if `X` is float16 or float32, else of float64
+    (n, d) array
+        float32 if `X` is float16 or float32, else float64.
 
     See Also
     --------
@@ -96,7 +102,8 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
     array([[0.6, 0.8]])
     """
     array = as_vectors(X, name)
-    # Brought near 1 by powers of two, which rounds nothing, so that squares neither overflow nor vanish.
+    # Each row is first divided by a power of two that brings its largest number near 1. That rounds nothing, and
+    # squares then neither overflow nor vanish.
     largest = np.abs(array).max(axis=1, initial=0)
     if not largest.all():
         row = int(np.argmin(largest))
@@ -117,7 +124,7 @@ def whole_number(value: Any, name: str, low: int, high: int | None = None, what:
 
 def positive_number(value: Any, name: str) -> float:
     """`value` as a float above 0."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(value) or value <= 0:
+    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)) or value <= 0:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
@@ -138,7 +145,7 @@ def one_of(value: Any, name: str, choices: Sequence[Any]) -> Any:
 
 
 def check_k(k: Any, n: int, name: str = "k") -> int:
-    """`k` as an int, after a check that n nodes have that many others."""
+    """`k` as an int, after a check that each of n nodes has that many other nodes."""
     k = whole_number(k, name, 1)
     if n <= k:
         raise ValueError(f"{name}={k} neighbours need more than {k} nodes; got n_samples = {n}.")
@@ -157,7 +164,7 @@ def numbers_per_node(values: ArrayLike, n: int, name: str) -> NDArray[np.float64
     return array
 
 
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares are numbers
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares neither vanish nor overflow
 
 
 def sigma_per_node(sigma: ArrayLike, n: int, name: str = "sigma") -> NDArray[np.float64]:

@@ -138,7 +138,7 @@ def test_other_bad_arguments(geometry, choice):
         asbc.row_weights("nnk", X, neighbors, None)
     with pytest.raises(TypeError, match=r"choice must be asbc\.BandwidthChoice.*got Neighbors"):
         asbc.row_weights("nnk", X, neighbors, neighbors)
-    with pytest.raises(ValueError, match=r"sigma must lie between 1e-150 and 1e\+150.*node 0 has 1e-200"):
+    with pytest.raises(ValueError, match=r"sigma must lie between 1e-150 and 1e\+150.*got 1e-200"):
         asbc.nnk_weights(X, neighbors, 1e-200)
     for bad in (2.0, np.ones(3)):
         with pytest.raises(ValueError, match="neighbor_sigma must have one number for each row of X, 240 or more"):

@@ -1,4 +1,4 @@
-"""Coifman and Lafon's normalisation by density, on top of another rule."""
+"""How weights are freed of the sampling density: Coifman and Lafon's normalisation, on top of another rule."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from asbc.neighbors.types import Neighbors
 
 
 class DensityNormalized(Bandwidth):
-    """Coifman and Lafon: weights divided by ``(q_i q_j)^alpha``, q the kernel sum at a node.
+    """Coifman and Lafon's rule: weights are divided by ``(q_i q_j)^alpha``, where q_i is the kernel sum at node i.
 
     It is a normalisation rather than a choice of sigma, which it takes from another rule.
 
     Parameters
     ----------
-    base : Bandwidth, optional
-        The rule for sigma; ``Fixed("mean_knn")`` if None.
+    base : Bandwidth or None, default=None
+        The rule for sigma; None takes ``Fixed("mean_knn")``.
     alpha : float, default=1.0
-        1 removes the sampling density, 0 leaves the weights alone.
+        How much of the sampling density is removed: all with 1, nothing with 0.
 
     See Also
     --------
@@ -30,9 +30,13 @@ class DensityNormalized(Bandwidth):
 
     Examples
     --------
+    The point at 5 lies alone, so its weights are lowered least:
+
     >>> import asbc
-    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.DensityNormalized(alpha=0.5))
-    GraphBuilder(bandwidth=DensityNormalized(alpha=0.5), weights='gaussian')
+    >>> X = [[0.0], [0.1], [0.2], [0.3], [5.0]]
+    >>> choice = asbc.DensityNormalized(asbc.Fixed(0.5)).select(X, asbc.search_neighbors(X, k=3))
+    >>> choice.reweight.round(2)
+    array([0.27, 0.26, 0.26, 0.27, 1.  ])
     """
 
     def __init__(self, base: Bandwidth | None = None, alpha: float = 1.0):
@@ -46,7 +50,7 @@ class DensityNormalized(Bandwidth):
         return base
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         base = self._base()
         return base.local or base.uses_dimension
 
@@ -69,13 +73,16 @@ class DensityNormalized(Bandwidth):
 
 
 class Reweighted(Bandwidth):
-    """A local rule with a factor for every row of X, as they were found.
+    """What :class:`DensityNormalized` becomes once all nodes are known: a local rule, and a factor per row of X.
 
     Parameters
     ----------
     base : Bandwidth
-        A local rule.
-    sigma, factor : (N,) arrays, N the rows of X
+        The local rule that sigma comes from.
+    sigma : (N,) array
+        The bandwidth of every row of X.
+    factor : (N,) array
+        What the weights of every row of X are multiplied by, as a node and as a neighbour.
     """
 
     def __init__(self, base: Bandwidth, sigma: Vector, factor: Vector):
@@ -101,7 +108,7 @@ class Reweighted(Bandwidth):
 
 
 def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
-    """``q_i^-alpha`` of every node, q the sum of its Gaussian kernel with its neighbours and itself."""
+    """``q_i^-alpha`` of every node, where q_i is the sum of its Gaussian kernel with its neighbours and itself."""
     if not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha < 0:
         raise ValueError(f"alpha must be a number of at least 0; got {alpha!r}.")
     kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))

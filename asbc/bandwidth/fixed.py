@@ -1,27 +1,29 @@
-"""One bandwidth for all nodes: a number, or a simple statistic."""
+"""The simplest rules: one bandwidth for all nodes, a number or a mean or median."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Global, OneForAll, fill_constant, neighbor_number
+from asbc.bandwidth.resolved import Global, OneForAll
+from asbc.bandwidth.rule import fill_constant, neighbor_number
 from asbc.bandwidth.spectral import SpectralBandwidth
 from asbc.neighbors.types import kth_distance
 from asbc.validation import positive_number, sigma_per_node
 
 
 class Fixed(Global):
-    """One bandwidth for all nodes.
+    """One bandwidth for all nodes: a number, a mean distance, or the median of what another rule chooses.
 
     Parameters
     ----------
     value : float or {"mean_knn", "median_spectral"}, default="mean_knn"
-        A number; or the mean distance to the k_mle-th neighbour; or the median of what `spectral` chooses node by
-        node, the control that tells whether choosing per node is what helps.
+        The bandwidth itself; or ``"mean_knn"``, the mean distance to the k_mle-th neighbour; or
+        ``"median_spectral"``, the median of the bandwidths that `spectral` chooses per node. The last one is the
+        control that shows whether it helps to choose per node.
     k_mle : int, default=10
-        The neighbour of ``"mean_knn"``.
-    spectral : SpectralBandwidth, optional
-        For ``"median_spectral"``; the default one if None.
+        The neighbour, counted from 1, whose distance ``"mean_knn"`` takes.
+    spectral : SpectralBandwidth or None, default=None
+        The rule of ``"median_spectral"``; None takes ``SpectralBandwidth()``.
 
     See Also
     --------
@@ -30,8 +32,12 @@ class Fixed(Global):
     Examples
     --------
     >>> import asbc
-    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.Fixed(0.5))
-    GraphBuilder(bandwidth=Fixed(value=0.5), weights='gaussian')
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> neighbors = asbc.search_neighbors(X, k=2)
+    >>> asbc.Fixed(0.5).select(X, neighbors).sigma
+    array([0.5, 0.5, 0.5])
+    >>> asbc.Fixed("mean_knn", k_mle=1).select(X, neighbors).sigma  # the mean of 1, 1 and 2
+    array([1.33333333, 1.33333333, 1.33333333])
     """
 
     def __init__(self, value: float | str = "mean_knn", k_mle: int = 10, spectral: SpectralBandwidth | None = None):
@@ -44,7 +50,7 @@ class Fixed(Global):
         return not isinstance(self.value, str)
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         return self.value == "median_spectral"
 
     def choose(self, X, neighbors, dimension):
@@ -64,6 +70,6 @@ class Fixed(Global):
 
     def one_sigma(self, summary):
         if self.value == "mean_knn":
-            # Where duplicates make that mean vanish, distances above zero take their place.
+            # Where duplicates make that mean zero, the nearest distance above zero of each node is averaged instead.
             return float(summary["at_k"].mean()) or float(summary["above_zero"].mean()), False
         return float(np.median(fill_constant(np.asarray(summary["sigma"]), np.asarray(summary["constant"])))), False

@@ -1,4 +1,4 @@
-"""One bandwidth for all nodes, read off the curve of the whole kernel's sum against sigma."""
+"""Two rules that read one bandwidth for all nodes off a curve: the log of the kernel's sum against log sigma."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from asbc.bandwidth.rule import Global, Summary, check_dimension, neighbor_number
+from asbc.bandwidth.resolved import Global
+from asbc.bandwidth.rule import Summary, check_dimension, neighbor_number
 from asbc.neighbors.types import kth_distance
 from asbc.validation import one_of, whole_number
 
-ROWS_AT_ONCE = 65536  # rows of distances that are looked at together; they may lie on disk
+ROWS_AT_ONCE = 65536  # nodes whose distances are read together: all of them may lie on disk and not fit into memory
 
 
 class LogLogCurve:
-    """Slope of the log sum of the whole neighbour kernel, the diagonal included, against log sigma.
+    """The slope, at any sigma, of the log of the kernel's sum against log sigma.
+
+    The sum runs over all nodes and their neighbours, and over each node with itself.
 
     Parameters
     ----------
     summary : mapping
-        ``distances`` (n, k), ``at_k_mle`` (n,) and ``at_last`` (n,), the last two above zero where that can be.
+        What :func:`curve_summary` gives, for all n nodes: ``distances`` (n, k) to the neighbours, and the distances
+        ``at_k_mle`` (n,) and ``at_last`` (n,) to two of them.
     n_grid : int
         Bandwidths at which the slope is taken first.
     """
@@ -32,7 +36,7 @@ class LogLogCurve:
         self.slopes = np.array([self(sigma) for sigma in self.grid])
 
     def __call__(self, sigma: float) -> float:
-        mass, moment = float(len(self.distances)), 0.0
+        mass, moment = float(len(self.distances)), 0.0  # each node's kernel with itself is 1
         for squared in _squares(self.distances):
             kernel = np.exp(squared * (-0.5 / sigma**2))
             mass += kernel.sum()
@@ -40,7 +44,7 @@ class LogLogCurve:
         return moment / sigma**2 / mass
 
     def steepest(self) -> tuple[float, bool]:
-        """Where the slope is largest, and whether that is an end of the grid."""
+        """The sigma at which the slope is largest, and whether that is an end of the grid."""
         best = int(np.argmax(self.slopes))
         if best in (0, len(self.grid) - 1):
             return float(self.grid[best]), True
@@ -50,19 +54,22 @@ class LogLogCurve:
 
 
 def _squares(distances) -> Iterator[np.ndarray]:
+    """The squared distances (m, k), some nodes at a time."""
     for start in range(0, len(distances), ROWS_AT_ONCE):
         yield np.asarray(distances[start : start + ROWS_AT_ONCE]) ** 2
 
 
 class LogLog(Global):
-    """One bandwidth, where the log-log curve of the whole neighbour kernel's sum is steepest (Coifman; Singer).
+    """One bandwidth for all nodes, where the log of the kernel's sum rises most steeply with log sigma.
+
+    The rule goes back to Coifman and to Singer. The sum runs over all nodes and their neighbours.
 
     Parameters
     ----------
     n_grid : int, default=48
-        Bandwidths at which the slope is taken before the search goes on between the best ones.
+        Bandwidths at which the slope is taken first; the search then goes on between the two beside the best one.
     k_mle : int, default=10
-        The grid starts at a twentieth of the mean distance to this neighbour.
+        The neighbour, counted from 1, that sets the least bandwidth: a twentieth of the mean distance to it.
 
     See Also
     --------
@@ -70,9 +77,11 @@ class LogLog(Global):
 
     Examples
     --------
-    >>> import asbc
-    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.LogLog())
-    GraphBuilder(bandwidth=LogLog(), weights='gaussian')
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> choice = asbc.LogLog().select(X, asbc.search_neighbors(X, k=10))
+    >>> len(np.unique(choice.sigma)), bool(choice.at_edge.any())
+    (1, False)
     """
 
     uses_dimension = False
@@ -99,18 +108,19 @@ def curve_summary(neighbors, k_mle: int) -> dict[str, np.ndarray]:
 
 
 class DimensionMatching(Global):
-    """One bandwidth, from the dimension of the whole set (Lindenbaum).
+    """Lindenbaum's rules: one bandwidth for all nodes, from the dimension of the whole set.
 
     Parameters
     ----------
     rule : {"slope", "max_min"}, default="slope"
-        ``"slope"``: where the rising log-log curve has the median dimension as slope; where it is steepest if it
-        never gets there, which counts as an edge. ``"max_min"``: the largest distance to a nearest neighbour, which
-        is the rule ``2 sigma^2 = C max_i min_j d_ij^2`` with C = 2.
+        ``"slope"`` takes the least sigma at which the log of the kernel's sum rises with log sigma as fast as the
+        median dimension says. Where it never rises that fast, the steepest point is taken, and reported as
+        ``at_edge``. ``"max_min"`` takes the largest distance to a nearest neighbour, which is the rule
+        ``2 sigma^2 = C max_i min_j d_ij^2`` with C = 2.
     n_grid : int, default=48
         Bandwidths at which the slope is taken first.
     k_mle : int, default=10
-        The grid starts at a twentieth of the mean distance to this neighbour.
+        The neighbour, counted from 1, that sets the least bandwidth: a twentieth of the mean distance to it.
 
     See Also
     --------
@@ -119,8 +129,10 @@ class DimensionMatching(Global):
     Examples
     --------
     >>> import asbc
-    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.DimensionMatching("max_min"))
-    GraphBuilder(bandwidth=DimensionMatching(rule='max_min'), weights='gaussian')
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> neighbors = asbc.search_neighbors(X, k=2)
+    >>> asbc.DimensionMatching("max_min").select(X, neighbors).sigma  # 3 is 2 away from its nearest neighbour
+    array([2., 2., 2.])
     """
 
     def __init__(self, rule: str = "slope", n_grid: int = 48, k_mle: int = 10):
@@ -129,7 +141,7 @@ class DimensionMatching(Global):
         self.k_mle = k_mle
 
     @property
-    def uses_dimension(self):
+    def uses_dimension(self):  # type: ignore[override]
         return self.rule == "slope"
 
     def summarize(self, X, neighbors, dimension):

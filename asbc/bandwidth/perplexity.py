@@ -1,11 +1,12 @@
-"""The rule for dense weights: as many neighbours as a multiple of the dimension."""
+"""The rule for dense weights: as many effective neighbours per node as a multiple of its dimension."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.bandwidth.rule import Bandwidth, Vector, check_dimension, fill_constant, report_at
+from asbc.bandwidth.report import report_at
+from asbc.bandwidth.rule import Bandwidth, Vector, check_dimension, fill_constant
 from asbc.kernels.perplexity import match_neighbors
 from asbc.neighbors.types import Neighbors, kth_distance
 from asbc.validation import positive_number
@@ -14,8 +15,28 @@ from asbc.validation import positive_number
 class Perplexity(Bandwidth):
     """Per node, the bandwidth at which its Gaussian weights count as ``beta d`` neighbours.
 
-    The effective number of neighbours is ``exp`` of the entropy of the node's normalised weights; it is capped at
-    0.9 k, and rises with the bandwidth, so bisection finds it.
+    The effective number of neighbours is ``exp`` of the entropy of the node's normalised weights. It rises with the
+    bandwidth, so bisection finds the number that is wanted; of k neighbours at most 0.9 k are asked for.
+
+    Parameters
+    ----------
+    beta : float, default=2.0
+        Effective neighbours per node, as a multiple of the node's dimension d.
+
+    See Also
+    --------
+    SpectralBandwidth : matches the rank of the kernel among neighbours; the better rule for NNK weights.
+    SelfTuning : a rule for dense weights that does not look at the dimension.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> neighbors = asbc.search_neighbors(X, k=20)
+    >>> choice = asbc.Perplexity(beta=2.0).select(X, neighbors, dimension=np.full(100, 3.0))
+    >>> weights = asbc.normalize_weights(asbc.gaussian_weights(neighbors, choice.sigma))
+    >>> float(np.exp(-(weights[0] * np.log(weights[0])).sum()).round(6))
+    6.0
     """
 
     def __init__(self, beta: float = 2.0):

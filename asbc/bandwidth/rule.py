@@ -1,4 +1,4 @@
-"""What every rule for the bandwidth shares: what it gives, how it reports on it, and how it works block by block.
+"""What all rules for the bandwidth share: the choice that they give, and how they work block by block.
 
 A rule that looks at nodes one by one says so (``local`` is True) and has ``choose``. A rule that needs all nodes has
 two methods in its place. ``summarize`` says what the rule needs of one block of nodes, as arrays with one row per node;
@@ -17,16 +17,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from asbc.kernels import criterion
-from asbc.neighbors.types import Neighbors, kth_distance, neighborhoods, vectors_for
-from asbc.validation import Floats, numbers_per_node, positive_number, sigma_per_node, whole_number
+from asbc.neighbors.types import Neighbors, kth_distance, vectors_for
+from asbc.validation import Floats, numbers_per_node, whole_number
 
 Vector = NDArray[np.float64]
 Summary = Mapping[str, NDArray[Any]]
 
 
 class ConstantNeighborhoodWarning(UserWarning):
-    """All neighbours of a node coincide with it, so that any bandwidth gives the same kernel."""
+    """All neighbours of a node coincide with it, so that any bandwidth gives the same kernel.
+
+    Such nodes get the median bandwidth of the others.
+
+    See Also
+    --------
+    Bandwidth.select : gives it.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, warnings
+    >>> X = np.concatenate([np.zeros((12, 2)), np.random.default_rng(0).normal(size=(20, 2))])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     graph = asbc.GraphBuilder(k_cand=8).fit_transform(X)
+    >>> [warning.category.__name__ for warning in caught]
+    ['ConstantNeighborhoodWarning']
+    """
 
 
 @dataclass(frozen=True)
@@ -35,22 +51,23 @@ class BandwidthChoice:
 
     Attributes
     ----------
-    sigma : (n,)
-    effective_rank : (n,)
-        Within [1, k].
-    slope : (n,)
-        Derivative of the log kernel sum by log sigma.
-    objective : (n,)
-        The criterion J with gamma = 1 (the rule's own gamma for :class:`SpectralBandwidth`); NaN if no dimension
-        was given.
+    sigma : (n,) float64
+        The bandwidths.
+    effective_rank : (n,) float64
+        How many directions the kernel among a node's neighbours resolves, within [1, k]; see :func:`effective_rank`.
+    slope : (n,) float64
+        Slope of the log of that kernel's sum against log sigma.
+    objective : (n,) float64
+        The criterion J of :class:`SpectralBandwidth`, with that rule's own gamma, or with gamma = 1 for other rules;
+        NaN if no dimension was given.
     at_edge : (n,) bool
-        Whether sigma is the smallest or the largest that the rule would have considered.
+        Whether sigma is the smallest or the largest that the rule considered.
     mutual : bool, default=False
-        The Gaussian kernel between nodes i and j takes ``sigma_i sigma_j`` in place of ``sigma_i^2``.
-    reweight : (n,) or None
-        Factors f: a weight between i and j is multiplied by ``f_i f_j``.
-    solved : (n,) int or None
-        Eigenproblems that the search on the grid solved.
+        Whether the Gaussian kernel between nodes i and j takes ``sigma_i sigma_j`` in place of ``sigma_i^2``.
+    reweight : (n,) float64 or None, default=None
+        Factors f, by which the weight between i and j is multiplied as ``f_i f_j``.
+    solved : (n,) int64 or None, default=None
+        Eigenproblems per node that the search on the grid has solved.
 
     See Also
     --------
@@ -76,7 +93,7 @@ class BandwidthChoice:
 
 
 def bare_choice(sigma: Vector, *, mutual: bool = False, reweight: Vector | None = None) -> BandwidthChoice:
-    """A choice without the report, which is all that neighbours are asked for."""
+    """A choice without rank, slope and objective: all that is needed of the nodes that are looked up as neighbours."""
     none = np.empty(0)
     return BandwidthChoice(sigma, none, none, none, np.empty(0, bool), mutual=mutual, reweight=reweight)
 
@@ -90,56 +107,20 @@ def joined(choices: Sequence[BandwidthChoice]) -> BandwidthChoice:
     return BandwidthChoice(**arrays)
 
 
-def effective_rank(K: ArrayLike) -> float:
-    """How many directions a kernel matrix resolves: ``exp`` of the entropy of its normalised eigenvalues.
-
-    Parameters
-    ----------
-    K : (k, k) array, symmetric and positive semi-definite
-
-    Returns
-    -------
-    float within [1, k]
-
-    See Also
-    --------
-    SpectralBandwidth : chooses the bandwidth by it.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> round(asbc.effective_rank(np.eye(5)), 6)  # all separate
-    5.0
-    >>> round(asbc.effective_rank(np.ones((5, 5))), 6)  # all alike
-    1.0
-    """
-    K = np.asarray(K, float)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
-        raise ValueError(f"K must be a square matrix; got shape {K.shape}.")
-    if not np.isfinite(K).all():
-        raise ValueError("K must be finite; it holds NaN or infinity.")
-    values = np.clip(np.linalg.eigvalsh(K), 0.0, None)
-    if values.sum() <= 0:
-        raise ValueError("K must have a positive trace; its eigenvalues are all zero.")
-    shares = values / values.sum()
-    shares = shares[shares > 0]
-    return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
 def neighbor_number(k: Any, neighbors: Neighbors, name: str) -> int:
     """`k` as the number of one of a node's neighbours, counted from 1."""
     return whole_number(k, name, 1, neighbors.k, "the candidates of a node")
 
 
 def check_dimension(dimension: ArrayLike | None, neighbors: Neighbors) -> Vector:
-    """The dimension of every node, which this rule cannot do without."""
+    """The dimension of every node (n,), or an error where there is none: the rule that calls this cannot do without."""
     if dimension is None:
         raise ValueError("dimension is needed by this rule: pass asbc.dim_mst(X, neighbors), or your own estimate.")
     return numbers_per_node(dimension, neighbors.n, "dimension")
 
 
 def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
-    """Give nodes whose neighbours all coincide with them the median bandwidth of the others."""
+    """Give `constant` nodes, those whose neighbours all coincide with them, the median bandwidth of the others."""
     if not constant.any():
         return sigma
     others = sigma[~constant]
@@ -154,20 +135,21 @@ def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
 
 
 class Bandwidth(BaseEstimator):
-    """A rule for the bandwidth. Derive from it to add one of your own.
+    """The base class of rules for the bandwidth; derive from it to add a rule of your own.
 
-    A rule of one's own has ``local = True`` and ``choose``, if it can look at nodes one by one; or ``summarize`` and
-    ``resolve``, if it needs to see all nodes first. Either works in :class:`asbc.GraphBuilder`, in experiments and in
-    ``asbc-build``.
+    A rule that can look at nodes one by one has ``local = True`` and the method ``choose``. A rule that needs to see
+    all nodes first has ``summarize`` and ``resolve``. Either kind works in :class:`asbc.GraphBuilder`, in experiments
+    and in ``asbc-build``.
 
     Attributes
     ----------
     local : bool
-        Whether a node's bandwidth follows from its own neighbours.
+        Whether a node's bandwidth follows from its own neighbours alone.
     uses_dimension : bool
-        Whether ``summarize`` looks at the dimension of the nodes; where it does not, nobody works it out for it.
+        Whether ``summarize`` looks at the dimension of the nodes. Where it does not, the dimension is not worked out
+        before it is called.
     whole : BandwidthChoice or None
-        The bandwidths of all rows of X, where the rule has been told them and neighbours must look them up.
+        The bandwidths of all rows of X, where the rule knows them and weights need those of neighbours too.
 
     See Also
     --------
@@ -181,8 +163,9 @@ class Bandwidth(BaseEstimator):
     ...     local = True
     ...     def choose(self, X, neighbors, dimension):
     ...         return report_at(X, neighbors, neighbors.distances[:, 2], dimension)
-    >>> asbc.GraphBuilder(bandwidth=ThirdNeighbor())
-    GraphBuilder(bandwidth=ThirdNeighbor())
+    >>> builder = asbc.GraphBuilder(bandwidth=ThirdNeighbor(), k_cand=8).fit([[float(i)] for i in range(20)])
+    >>> float(builder.bandwidth_.sigma[0])
+    3.0
     """
 
     uses_dimension: bool = True
@@ -197,14 +180,31 @@ class Bandwidth(BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) array, or None if `neighbors` carries the distances within neighbourhoods
+        X : (N, d) array or None
+            The vectors. None is enough if `neighbors` carries the distances within neighbourhoods.
         neighbors : Neighbors
-        dimension : (n,) array, optional
-            Local intrinsic dimension. Rules that do not need it use it for the report only.
+            The neighbours of n nodes; of all rows of X, unless the rule is local.
+        dimension : (n,) array or None, default=None
+            The intrinsic dimension around each node. Rules that do not need it work out the objective from it, and
+            nothing else.
 
         Returns
         -------
-        BandwidthChoice of n nodes
+        BandwidthChoice
+            Of the n nodes.
+
+        See Also
+        --------
+        Bandwidth.extend : for points that are not rows of X.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> neighbors = asbc.search_neighbors(X, k=15)
+        >>> choice = asbc.SpectralBandwidth().select(X, neighbors, asbc.dim_mst(X, neighbors))
+        >>> choice.sigma.shape
+        (100,)
         """
         vectors = vectors_for(X, neighbors)
         rule: Bandwidth = self
@@ -215,132 +215,155 @@ class Bandwidth(BaseEstimator):
     def extend(
         self, choice: BandwidthChoice, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None
     ) -> BandwidthChoice:
-        """Bandwidths for queries, whose neighbours among the rows of X are given, after `choice` was made on X."""
+        """Choose a bandwidth for every query, after `choice` was made on the rows of X.
+
+        Parameters
+        ----------
+        choice : BandwidthChoice
+            What :meth:`select` gave for all rows of X.
+        X : (N, d) array or None
+            The vectors that the queries' neighbours are rows of. None is enough if `neighbors` carries the distances
+            within neighbourhoods.
+        neighbors : Neighbors
+            The neighbours of m queries among the rows of X.
+        dimension : (m,) array or None, default=None
+            The intrinsic dimension around each query.
+
+        Returns
+        -------
+        BandwidthChoice
+            Of the m queries.
+
+        See Also
+        --------
+        Bandwidth.select : the choice on the rows of X.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> rule = asbc.Fixed("mean_knn")
+        >>> choice = rule.select(X, asbc.search_neighbors(X, k=15))
+        >>> queries = asbc.search_neighbors(X, k=15, queries=[[0.0, 0.0, 0.0]])
+        >>> bool(rule.extend(choice, X, queries).sigma[0] == choice.sigma[0])
+        True
+        """
         return self.select(X, neighbors, dimension)
 
     def choose(self, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
-        """Bandwidths of some nodes, one by one. Only local rules have it."""
+        """Choose the bandwidths of some nodes, each from its own neighbours; only local rules have this method.
+
+        Parameters
+        ----------
+        X : (N, d) array or None
+            The vectors, checked; None if `neighbors` carries the distances within neighbourhoods.
+        neighbors : Neighbors
+            The neighbours of m nodes: all rows of X, some of them, or queries.
+        dimension : (m,) array or None
+            The intrinsic dimension around each node.
+
+        Returns
+        -------
+        BandwidthChoice
+            Of the m nodes; :func:`asbc.bandwidth.report_at` makes one from bandwidths.
+
+        See Also
+        --------
+        Bandwidth.select : what to call: it checks arguments, and works for all rules.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+        >>> asbc.Fixed(0.5).choose(asbc.validation.as_vectors([[0.0], [1.0], [3.0]]), neighbors, None).sigma
+        array([0.5, 0.5, 0.5])
+        """
         raise TypeError(f"{type(self).__name__} has no choose(): a local rule must say how it chooses.")
 
     def summarize(self, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> Summary:
-        """What the rule needs of a block of m nodes: arrays by name, (m,) or (m, c) each."""
+        """What the rule needs to know of a block of nodes; rules that are not local have this method.
+
+        Parameters
+        ----------
+        X : (N, d) array or None
+            The vectors, checked; None if `neighbors` carries the distances within neighbourhoods.
+        neighbors : Neighbors
+            The neighbours of the m nodes of the block.
+        dimension : (m,) array or None
+            The intrinsic dimension around each node; None if ``uses_dimension`` is False.
+
+        Returns
+        -------
+        mapping
+            Arrays by name, (m,) or (m, c) each. Those of all blocks, joined, go to :meth:`resolve`.
+
+        See Also
+        --------
+        Bandwidth.resolve : takes what this gives.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+        >>> asbc.DimensionMatching("max_min").summarize(None, neighbors, None)["nearest"]
+        array([1., 1., 2.])
+        """
         raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
 
     def resolve(self, summary: Summary) -> Bandwidth:
-        """The rule that this one becomes once it knows the summary of all n nodes: arrays (n,) or (n, c) by name.
+        """The rule that this one becomes once it knows the summary of all nodes.
 
-        They may be memory maps: look at them a part at a time where they are wide.
+        Parameters
+        ----------
+        summary : mapping
+            What :meth:`summarize` gives, for all N rows of X: arrays (N,) or (N, c) by name. They may be memory maps
+            larger than memory, so read wide ones some rows at a time.
+
+        Returns
+        -------
+        Bandwidth
+            A local rule, or one that is asked to summarise the nodes once more.
+
+        See Also
+        --------
+        Bandwidth.summarize : makes the summary.
+        asbc.bandwidth.OneForAll, asbc.bandwidth.OneEach : local rules to resolve to.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+        >>> rule = asbc.DimensionMatching("max_min")
+        >>> rule.resolve(rule.summarize(None, neighbors, None))
+        OneForAll(sigma=2.0)
         """
         raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
 
     def constant(self, neighbors: Neighbors) -> NDArray[np.bool_]:
-        """Nodes that a local rule cannot tell a bandwidth of, because they coincide with all their neighbours."""
+        """Which nodes have no bandwidth of their own, because they coincide with all their neighbours.
+
+        Parameters
+        ----------
+        neighbors : Neighbors
+            The neighbours of n nodes.
+
+        Returns
+        -------
+        (n,) bool
+            All False, unless the rule is local and says otherwise.
+
+        See Also
+        --------
+        ConstantNeighborhoodWarning : what is said of such nodes.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> neighbors = asbc.search_neighbors([[0.0], [0.0], [0.0], [5.0]], k=2)
+        >>> asbc.SpectralBandwidth().constant(neighbors)
+        array([ True,  True,  True, False])
+        """
         return np.zeros(neighbors.n, bool)
-
-
-class OneForAll(Bandwidth):
-    """One bandwidth for all nodes, as it was found.
-
-    Parameters
-    ----------
-    sigma : float
-    at_edge : bool, default=False
-        Whether it lies at the edge of what was considered.
-    """
-
-    def __init__(self, sigma: float, at_edge: bool = False):
-        self.sigma = sigma
-        self.at_edge = at_edge
-
-    @property
-    def local(self) -> bool:
-        return True
-
-    def choose(self, X, neighbors, dimension):
-        sigma = positive_number(self.sigma, "sigma")
-        return report_at(X, neighbors, np.full(neighbors.n, sigma), dimension, np.full(neighbors.n, self.at_edge))
-
-
-class OneEach(Bandwidth):
-    """The bandwidth of every row of X, as they were found.
-
-    Parameters
-    ----------
-    sigma : (N,) array, N the rows of X
-    mutual : bool, default=False
-        See :class:`BandwidthChoice`.
-    """
-
-    def __init__(self, sigma: Vector, mutual: bool = False):
-        self.sigma = sigma
-        self.mutual = mutual
-
-    @property
-    def local(self) -> bool:
-        return True
-
-    @property
-    def whole(self) -> BandwidthChoice:  # type: ignore[override]
-        return bare_choice(self.sigma, mutual=self.mutual)
-
-    def choose(self, X, neighbors, dimension):
-        own = np.array(self.sigma[neighbors.first : neighbors.first + neighbors.n])
-        return report_at(X, neighbors, own, dimension, mutual=self.mutual)
-
-
-class Global(Bandwidth):
-    """Rules that give one bandwidth to all nodes: they resolve to :class:`OneForAll`."""
-
-    def resolve(self, summary):
-        sigma, at_edge = self.one_sigma(summary)
-        if sigma == 0:  # no distance is above zero: any bandwidth is as good
-            n = len(next(iter(summary.values())))
-            sigma = float(fill_constant(np.ones(n), np.ones(n, bool))[0])
-        return OneForAll(sigma, at_edge)
-
-    def one_sigma(self, summary: Summary) -> tuple[float, bool]:
-        """The bandwidth, 0 where all nodes coincide, and whether it lies at the edge of what was considered."""
-        raise TypeError(f"{type(self).__name__} is not a rule by itself: use one of its subclasses.")
-
-    def extend(self, choice, X, neighbors, dimension=None):
-        return OneForAll(float(choice.sigma[0]), bool(choice.at_edge[0])).select(X, neighbors, dimension)
-
-
-def report_at(
-    X: Floats | None,
-    neighbors: Neighbors,
-    sigma: ArrayLike,
-    dimension: ArrayLike | None = None,
-    at_edge: NDArray[np.bool_] | None = None,
-    *,
-    mutual: bool = False,
-) -> BandwidthChoice:
-    """Rank, slope and J (gamma = 1, default grid) at bandwidths that some rule has chosen.
-
-    Parameters
-    ----------
-    X : (N, d) array, or None if `neighbors` carries the distances within neighbourhoods
-    neighbors : Neighbors of n nodes
-    sigma : (n,) array or float
-    dimension : (n,) array, optional
-        Without it J is NaN.
-    at_edge : (n,) bool array, optional
-        None means nowhere.
-    mutual : bool, default=False
-        See :class:`BandwidthChoice`.
-    """
-    sigma = sigma_per_node(sigma, neighbors.n)
-    at_edge = np.zeros(neighbors.n, bool) if at_edge is None else at_edge
-    target = np.full(neighbors.n, np.nan) if dimension is None else check_dimension(dimension, neighbors)
-    ranks, slopes, steepest = np.empty((3, neighbors.n))
-    grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
-    for rows, pairs in neighborhoods(X, neighbors):
-        ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, sigma[rows], neighbors.k)
-        steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-    # Between grid points a slope may be above the largest on the grid; it is then as steep as can be.
-    flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
-    objective = np.abs(ranks - target) / target + flatness
-    return BandwidthChoice(sigma, ranks, slopes, objective, at_edge, mutual=mutual)
 
 
 def geometric_grid(neighbors: Neighbors, n_grid: int, k_mle: int, low: float, high: float) -> NDArray[np.float64]:

@@ -1,23 +1,25 @@
-"""Zelnik-Manor and Perona's rule: each node's distance to one of its neighbours."""
+"""Zelnik-Manor and Perona's rule: each node's scale is its distance to one of its neighbours."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Bandwidth, OneEach, fill_constant, neighbor_number, report_at
+from asbc.bandwidth.report import report_at
+from asbc.bandwidth.resolved import OneEach
+from asbc.bandwidth.rule import Bandwidth, fill_constant, neighbor_number
 from asbc.neighbors.types import kth_distance, vectors_for
 
 
 class SelfTuning(Bandwidth):
-    """Zelnik-Manor and Perona: ``exp(-d_ij^2 / (s_i s_j))`` with s_i the distance to the k-th neighbour.
+    """Zelnik-Manor and Perona's rule: ``exp(-d_ij^2 / (s_i s_j))``, where s_i is the distance to the k-th neighbour.
 
-    In terms of ``exp(-d^2 / (2 sigma_i sigma_j))``, ``sigma_i = s_i / sqrt(2)``. That kernel need not be positive
-    semi-definite, so NNK weights take a node's own sigma on its whole neighbourhood.
+    Written as ``exp(-d_ij^2 / (2 sigma_i sigma_j))``, that is ``sigma_i = s_i / sqrt(2)``. Such a kernel need not be
+    positive semi-definite, which NNK weights ask for; they take the node's own sigma for all pairs of its neighbours.
 
     Parameters
     ----------
     k : int, default=7
-        Which neighbour's distance is the scale of a node.
+        The neighbour, counted from 1, whose distance is the scale of a node.
 
     See Also
     --------
@@ -26,8 +28,10 @@ class SelfTuning(Bandwidth):
     Examples
     --------
     >>> import asbc
-    >>> asbc.GraphBuilder(weights="gaussian", bandwidth=asbc.SelfTuning(k=7))
-    GraphBuilder(bandwidth=SelfTuning(), weights='gaussian')
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> choice = asbc.SelfTuning(k=1).select(X, asbc.search_neighbors(X, k=2))
+    >>> choice.sigma.round(2), choice.mutual
+    (array([0.71, 0.71, 1.41]), True)
     """
 
     uses_dimension = False

@@ -1,4 +1,4 @@
-"""The rule of the paper: as many directions as the neighbourhood has."""
+"""The rule of the paper: the kernel around a node resolves as many directions as its neighbourhood has."""
 
 from __future__ import annotations
 
@@ -20,21 +20,41 @@ from asbc.validation import positive_number, true_or_false, whole_number
 class SpectralBandwidth(Bandwidth):
     """Per node, the bandwidth whose kernel resolves as many directions as the neighbourhood has.
 
-    Minimises ``J = |r - gamma d| / (gamma d) + (l_max - l) / l_max`` over a geometric grid, with the effective rank r
-    and the log-log slope l of the kernel among the node's neighbours and the intrinsic dimension d. The minimum is
-    that of the whole grid, though few of its points need an eigenproblem; the smaller bandwidth wins a tie.
+    Minimises ``J = |r - gamma d| / (gamma d) + (l_max - l) / l_max`` over a geometric grid of bandwidths. Here r is the
+    effective rank of the kernel among the node's neighbours, d the intrinsic dimension, l the slope of the log of the
+    kernel's sum against log sigma, and l_max the largest slope on the grid. The minimum over the whole grid is found
+    exactly, though few of its points need an eigenproblem; of equal ones the smaller bandwidth wins.
 
     Parameters
     ----------
-    gamma : float
-        The rank wanted is ``gamma d``.
-    n_grid : int
-    k_mle : int
-        The grid starts at ``low`` times the distance to this neighbour, ...
-    low, high : float
-        ... and ends at ``high`` times the distance to the last one.
-    refine : bool
-        Search on between the two grid points beside the best one. A coarse grid lets r jump by a third between points.
+    gamma : float, default=1.0
+        The effective rank wanted, as a multiple of the dimension.
+    n_grid : int, default=12
+        Bandwidths per node that are considered, 2 or more.
+    k_mle : int, default=10
+        The neighbour, counted from 1, whose distance `low` refers to.
+    low : float, default=0.05
+        The least bandwidth considered, as a multiple of the distance to the k_mle-th neighbour.
+    high : float, default=3.0
+        The largest bandwidth considered, as a multiple of the distance to the last neighbour.
+    refine : bool, default=False
+        Whether to search on between the two grid points beside the best one. The rank may change by a third from
+        one grid point to the next, so this brings it closer to ``gamma d``; the paper does not do it.
+
+    See Also
+    --------
+    effective_rank : r of any kernel matrix.
+    Perplexity : the rule for dense weights.
+    dim_mst : the dimension that it is matched to by default.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> neighbors = asbc.search_neighbors(X, k=20)
+    >>> choice = asbc.SpectralBandwidth(refine=True).select(X, neighbors, dimension=np.full(100, 5.0))
+    >>> float(np.median(choice.effective_rank).round(1))
+    5.0
     """
 
     def __init__(

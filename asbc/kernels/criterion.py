@@ -13,20 +13,25 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from asbc.kernels.distances import CHUNK
+from asbc.kernels.distances import NODES_PER_TASK
 from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat, store
 from asbc.kernels.spectrum import effective_ranks, workspace_size
 
-# Bounds on r are loosened by this much: a hundred times the rounding error of a computed rank.
+# Bounds on r are loosened by k times this: a hundred times the rounding error of a computed rank.
 _SLACK = 1e-11
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-# The bracket spans two grid steps; 26 golden sections shrink it by 270,000: sigma is then known to about 1e-6.
+# Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold: sigma is then known to about
+# one part in a million.
 _SECTIONS = 26
 
 
 @njit(cache=True, error_model="numpy")
 def _kernel_sums(pairs, k, sigma):
-    """Log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``."""
+    """Log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``.
+
+    The purity is the sum of the squared shares of the eigenvalues: 1 where one eigenvalue has all, 1 / k where all
+    are equal.
+    """
     factor = splat(-0.5 / (sigma * sigma))
     mass = splat(0.0)
     moment = splat(0.0)
@@ -43,6 +48,7 @@ def _kernel_sums(pairs, k, sigma):
 
 @njit(cache=True, error_model="numpy")
 def _plogp(share):
+    """``share * log(share)``, 0 at 0."""
     return share * np.log(share) if share > 0.0 else 0.0
 
 
@@ -64,19 +70,21 @@ def rank_bounds(purity, k):
 
 @njit(cache=True, error_model="numpy")
 def _objective(rank, target, slope, slope_max):
-    # Between grid points a slope may be above the largest on the grid; it is then as steep as can be.
+    """The criterion J."""
+    # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
     flatness = max(slope_max - slope, 0.0) / slope_max if slope_max > 0.0 else 0.0
     return abs(rank - target) / target + flatness
 
 
 @njit(cache=True, error_model="numpy")
 def _objective_bound(low, high, target, slope, slope_max):
+    """The least J that is possible with a rank between `low` and `high`."""
     return _objective(min(max(target, low), high), target, slope, slope_max)
 
 
 @njit(cache=True, error_model="numpy")
 def _spread(pairs, k, lane, interleaved):
-    """Copy a node's pair distances into its lane."""
+    """Copy a node's pair distances into its lane of an array in which the same pair of all lanes lies side by side."""
     for t in range(k * (k - 1) // 2):
         interleaved[t * LANES + lane] = pairs[t]
 
@@ -121,6 +129,7 @@ def search_grid(pairs, grid, targets, k, prune):
     pairs : (m, pair_count(k)) float64
     grid : (m, n_grid) float64, each row rising
     targets : (m,) float64, the rank wanted
+    k : int, neighbours per node
     prune : bool
         False solves every grid point: the same answer, more slowly.
 
@@ -138,7 +147,7 @@ def search_grid(pairs, grid, targets, k, prune):
     objective = np.empty(m)
     slope_max = np.empty(m)
     solved = np.zeros(m, np.int64)
-    for chunk in prange((m + CHUNK - 1) // CHUNK):
+    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
         A = np.empty(k * (k + 1) // 2 * LANES)
         work = np.empty(workspace_size(k))
         interleaved = np.zeros(k * (k - 1) // 2 * LANES)
@@ -150,9 +159,10 @@ def search_grid(pairs, grid, targets, k, prune):
         low = np.empty((LANES, n_grid))
         high = np.empty((LANES, n_grid))
         bounds = np.empty((LANES, n_grid))
-        upcoming = chunk * CHUNK
-        end = min(m, upcoming + CHUNK)
-        # A belt of lanes: a node stays in its lane until its minimum is certain, then the next one takes its place.
+        upcoming = chunk * NODES_PER_TASK
+        end = min(m, upcoming + NODES_PER_TASK)
+        # Eight nodes are worked on at a time, one per lane. A node keeps its lane until its minimum is certain; then
+        # the next node takes the lane over, so that no lane waits for the slowest.
         while True:
             busy = False
             for lane in range(LANES):
@@ -285,7 +295,8 @@ def refine(pairs, low, high, targets, slope_max, k):
                 if step < 2:
                     side[lane] = step
                 else:
-                    # Keep the part with the lower value; its old point serves again, so one new one is solved.
+                    # Keep the part around the lower value. One of its two inner points is known already, so a round
+                    # costs one eigenproblem.
                     if value[0, lane] <= value[1, lane]:
                         right[lane] = position[1, lane]
                         position[1, lane] = position[0, lane]

@@ -7,7 +7,10 @@ from numba import njit, prange
 
 from asbc.kernels.lanes import LANES, fetch, lane_sum, load, splat
 
-CHUNK = 64  # nodes a task: long enough to reuse its workspace, short enough to balance two to a hundred cores
+# Nodes that one parallel task works on: enough to be worth its workspace, few enough to keep a hundred cores busy.
+NODES_PER_TASK = 64
+CACHE_LINE_BYTES = 64
+PADDING = 1e300  # squared distance in place of a pair that does not exist: at any bandwidth its kernel value is 0
 
 
 @njit(cache=True, inline="always")
@@ -18,12 +21,13 @@ def padded(length):
 
 @njit(cache=True)
 def pair_count(k):
-    """Entries a node has in the arrays of :func:`neighborhood_distances`."""
+    """Entries per node in the arrays of :func:`neighborhood_distances`: the pairs of k neighbours, and padding."""
     return padded(k * (k - 1) // 2)
 
 
 @njit(cache=True, error_model="numpy")
 def _squared_distance(x, y, d):
+    """Squared distance between two flat arrays whose length d is a multiple of LANES."""
     total = splat(0.0)
     for t in range(0, d, LANES):
         difference = load(x, t) - load(y, t)
@@ -68,28 +72,30 @@ def neighborhood_distances(X, indices):
 
     Returns
     -------
-    (m, pair_count(k)) float64. Entry ``r (r - 1) / 2 + c`` of a row belongs to neighbours r > c. The padding
-    at the end is 1e300: at any bandwidth its kernel value is 0.
+    (m, pair_count(k)) float64. Entry ``r (r - 1) / 2 + c`` of a row belongs to neighbours r > c; the entries at the
+    end that belong to no pair are `PADDING`.
     """
     m, k = indices.shape
     d = X.shape[1]
     width = padded(d)
     pairs = k * (k - 1) // 2
-    line = 64 // X.itemsize
+    line = CACHE_LINE_BYTES // X.itemsize  # numbers per cache line
     out = np.empty((m, pair_count(k)))
-    for chunk in prange((m + CHUNK - 1) // CHUNK):
-        # One more row than k, so that an odd k can be walked in twos; what the spare row gives is not kept.
+    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
+        # One row more than k, so that rows can be taken two at a time also where k is odd. What is worked out for
+        # that extra row of zeros is not kept.
         buffer = np.zeros((k + 1) * width)
         four = np.empty(4)
-        last = min(m, (chunk + 1) * CHUNK)
-        for i in range(chunk * CHUNK, last):
+        last = min(m, (chunk + 1) * NODES_PER_TASK)
+        for i in range(chunk * NODES_PER_TASK, last):
             for r in range(k):
                 source = X[indices[i, r]]
                 for t in range(d):
                     buffer[r * width + t] = source[t]
             row = out[i]
             for r in range(0, k, 2):
-                # Rows lie anywhere in memory: those of the next node are on their way while this one is worked on.
+                # The neighbours' rows lie scattered in memory. Asking for those of the next node now lets them
+                # arrive while this node is worked on.
                 if i + 1 < last:
                     for ahead in range(r, min(r + 2, k)):
                         for t in range(0, d, line):
@@ -103,7 +109,7 @@ def neighborhood_distances(X, indices):
                         row[(r + 1) * r // 2 + c] = four[2]
                         if c < r:
                             row[(r + 1) * r // 2 + c + 1] = four[3]
-            row[pairs:] = 1e300
+            row[pairs:] = PADDING
     return out
 
 
@@ -124,10 +130,10 @@ def listed_distances(X, Q, candidates):
     d = X.shape[1]
     width = padded(d)
     out = np.empty((m, c))
-    for chunk in prange((m + CHUNK - 1) // CHUNK):
+    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
         x = np.zeros(width)
         y = np.zeros(width)
-        for i in range(chunk * CHUNK, min(m, (chunk + 1) * CHUNK)):
+        for i in range(chunk * NODES_PER_TASK, min(m, (chunk + 1) * NODES_PER_TASK)):
             for t in range(d):
                 x[t] = Q[i, t]
             for j in range(c):
@@ -143,16 +149,19 @@ def listed_distances(X, Q, candidates):
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def all_distances(X, q):
-    """Squared distances from one query ``q`` (d,) to every row of ``X`` (n, d), with the bits of `listed_distances`."""
+    """Squared distances (n,) from one query ``q`` (d,) to every row of ``X`` (n, d).
+
+    The additions are done in the order of :func:`listed_distances`, so both give the same distance to the last bit.
+    """
     n, d = X.shape
     width = padded(d)
     out = np.empty(n)
-    for chunk in prange((n + CHUNK - 1) // CHUNK):
+    for chunk in prange((n + NODES_PER_TASK - 1) // NODES_PER_TASK):
         x = np.zeros(width)
         y = np.zeros(width)
         for t in range(d):
             x[t] = q[t]
-        for i in range(chunk * CHUNK, min(n, (chunk + 1) * CHUNK)):
+        for i in range(chunk * NODES_PER_TASK, min(n, (chunk + 1) * NODES_PER_TASK)):
             for t in range(d):
                 y[t] = X[i, t]
             out[i] = _squared_distance(x, y, width)

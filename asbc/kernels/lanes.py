@@ -17,8 +17,7 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, overload, register_model
 
-LANES = 8
-
+LANES = 8  # doubles side by side: 64 bytes, one cache line and one register of AVX-512
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _LONGS = ir.VectorType(ir.IntType(64), LANES)
 _FUSE = ("contract",)  # lets LLVM turn a product and a sum into one fused instruction
@@ -84,7 +83,7 @@ def store(typingctx, array, offset, value):
 
 @intrinsic
 def fetch(typingctx, array, row, column):
-    """Ask for ``array[row, column]`` of a C-ordered array to be in the cache soon; changes no value."""
+    """Ask the processor to bring ``array[row, column]`` of a C-ordered array into its cache; changes no value."""
 
     def codegen(context, builder, signature, args):
         array_type = signature.args[0]
@@ -165,7 +164,8 @@ _TAYLOR = [1.0]
 for _i in range(1, 14):
     _TAYLOR.append(_TAYLOR[-1] / _i)
 _LOG2_E = float(np.log2(np.e))
-_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # ln 2 in two parts: the first has room for an exact product
+# ln 2 as a sum of two numbers. The first ends in so many zero bits that its product with a whole number is exact.
+_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 
 
@@ -181,7 +181,8 @@ def exp(typingctx, value):
         series = _constant(_TAYLOR[-1])
         for term in reversed(_TAYLOR[:-1]):
             series = builder.fadd(builder.fmul(series, r, flags=_FUSE), _constant(term), flags=_FUSE)
-        # Adding 1.5 * 2**52 puts the integer n into the low bits of the double: no conversion needed.
+        # Adding 1.5 * 2**52 leaves the whole number n in the low bits of the double, from where it is shifted into
+        # the exponent of a double that is 2**n.
         shifted = builder.bitcast(builder.fadd(n, _constant(6755399441055744.0)), _LONGS)
         power = builder.shl(builder.add(shifted, _long_constant(1023)), _long_constant(52))
         result = builder.fmul(series, builder.bitcast(power, _DOUBLES))

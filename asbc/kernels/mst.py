@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from asbc.kernels.distances import CHUNK
+from asbc.kernels.distances import NODES_PER_TASK
 
 
 @njit(cache=True)
@@ -29,14 +29,17 @@ def shuffle(seed, node, repetition, order):
         order[i] = i
     for i in range(order.shape[0] - 1, 0, -1):
         state, bits = _mix(state)
-        # 32 random bits scaled to [0, i]: off from uniform by less than k / 2**32.
+        # 32 random bits scaled to 0..i. No probability is off from that of a fair draw by more than k / 2**32.
         j = np.int64(((bits >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
         order[i], order[j] = order[j], order[i]
 
 
 @njit(cache=True, error_model="numpy")
 def _tree_length(squared, order, size, waiting, reach):
-    """Length of the minimum spanning tree of the first `size` points of `order` (Prim's algorithm)."""
+    """Length of the minimum spanning tree of the first `size` points of `order`, by Prim's algorithm.
+
+    `waiting` holds the points that are not in the tree yet, and `reach` the squared distance of each to the tree.
+    """
     for i in range(size - 1):
         waiting[i] = order[i + 1]
         reach[i] = np.inf
@@ -61,13 +64,15 @@ def _tree_length(squared, order, size, waiting, reach):
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
-    """Mean edge lengths of the trees on nested subsets.
+    """Mean edge length of the tree on each of several nested subsets, for every node and permutation.
 
+    The subset of size s is the first s neighbours of a random permutation, so that smaller subsets lie in larger ones.
     Parameters
     ----------
     pairs : (m, pair_count(k)) float64, from `neighborhood_distances`
     sizes : (s,) int64, subset sizes, at least 2 each
-    n_rep : int, permutations a node
+    n_rep : int, permutations per node
+    k : int, neighbours per node
     seed : int
     nodes : (m,) int64
         Row i's permutations are seeded by ``(seed, nodes[i])``.
@@ -78,12 +83,12 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
     """
     m = pairs.shape[0]
     out = np.empty((m, n_rep, sizes.shape[0]))
-    for chunk in prange((m + CHUNK - 1) // CHUNK):
+    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
         squared = np.zeros((k, k))
         order = np.empty(k, np.int64)
         waiting = np.empty(k, np.int64)
         reach = np.empty(k)
-        for i in range(chunk * CHUNK, min(m, (chunk + 1) * CHUNK)):
+        for i in range(chunk * NODES_PER_TASK, min(m, (chunk + 1) * NODES_PER_TASK)):
             t = 0
             for r in range(k):
                 for c in range(r):

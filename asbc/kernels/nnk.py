@@ -1,7 +1,8 @@
 """Non-negative kernel regression: ``argmin_{w >= 0} w'Kw / 2 - b'w`` for every node, exactly.
 
-Lawson and Hanson's active set method on the normal equations, with a Cholesky factor that grows by a row when a
-neighbour enters and is redone from the row of one that leaves.
+Lawson and Hanson's active set method: neighbours enter one at a time, and leave when their weight would turn negative.
+The Cholesky factor of the kernel among those present grows by one row when a neighbour enters; when one leaves, the
+rows from its place on are worked out again.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from asbc.kernels.distances import CHUNK
+from asbc.kernels.distances import NODES_PER_TASK
 from asbc.kernels.lanes import LANES, exp, load, splat, store
 
-# A neighbour enters while its gradient is below -_TOLERANCE max(b): two decades under the 1e-8 that is promised, and
-# relative, so that a narrow kernel whose values are all tiny still has its weights.
+# A neighbour enters while its gradient is below -_TOLERANCE max(b). That is a hundred times stricter than the 1e-8 to
+# which the solution is promised. It is relative to b, so that a narrow kernel, whose values are tiny, keeps weights.
 _TOLERANCE = 1e-10
-# A neighbour whose kernel row lies within rounding error of the span of those present (a duplicate) cannot improve
-# the fit: its gradient is then at most the root of this, times how far the node is from its fit. On sets full of
-# near duplicates, where 1e-14 left gradients of up to 1.5e-8, this leaves 5e-9.
+# The least pivot (squared diagonal entry of the Cholesky factor) of a neighbour that may enter. One below it is, up to
+# rounding, a combination of those present, for example a duplicate of one, and cannot improve the fit. The gradient
+# that it is left with is at most the square root of this number. On sets full of near duplicates the largest
+# was 5e-9; with 1e-14 in its place it was 1.5e-8, more than is promised.
 _DEPENDENT = 1e-15
 
 
@@ -25,7 +27,7 @@ _DEPENDENT = 1e-15
 def _factor_row(K, b, factor, half, members, row):
     """Append row `row` of the Cholesky factor of ``K[members][:, members]``, and of ``half = factor^-1 b[members]``.
 
-    False if the row depends on those before.
+    Returns False, with nothing appended, if the row is a combination of those before it.
     """
     j = members[row]
     left = K[j, j]
@@ -48,6 +50,7 @@ def _factor_row(K, b, factor, half, members, row):
 
 @njit(cache=True, error_model="numpy")
 def _solve(factor, half, count, solution):
+    """Weights of the first `count` members without the sign constraint, from ``half`` by back substitution."""
     for r in range(count - 1, -1, -1):
         total = half[r]
         for c in range(r + 1, count):
@@ -69,7 +72,8 @@ def solve_exactly(K, b, weights):
     gradient = -b
     count = 0
     tolerance = _TOLERANCE * b.max()
-    # Each round lowers the objective on a new set of members, so the loop ends; the limit is for rounding's sake.
+    # Every round lowers the objective, so no set of members comes twice and the loop ends. The limit on rounds is
+    # there only in case rounding errors break that argument.
     for _ in range(20 * k):
         entering = -1
         steepest = -tolerance
@@ -88,7 +92,8 @@ def solve_exactly(K, b, weights):
         count += 1
         _solve(factor, half, count, solution)
         if solution[count - 1] <= 0.0:
-            # In exact arithmetic a neighbour with a negative gradient enters with a positive weight.
+            # Only rounding can bring us here: in exact arithmetic a neighbour with a negative gradient enters with a
+            # positive weight.
             count -= 1
             inside[entering] = False
             refused[entering] = True
@@ -116,7 +121,7 @@ def solve_exactly(K, b, weights):
                     current[kept] = moved
                     kept += 1
             count = kept
-            # A subset of independent rows is independent, but rounding may say otherwise: then the row goes too.
+            # The rows that stay were independent and still are, but rounding may say otherwise: then the row goes too.
             row = first_lost
             while row < count:
                 if _factor_row(K, b, factor, half, members, row):
@@ -136,7 +141,7 @@ def solve_exactly(K, b, weights):
         for j in range(k):
             gradient[j] = -b[j]
         for c in range(count):
-            column = K[members[c]]  # of a symmetric matrix: contiguous this way round
+            column = K[members[c]]  # K is symmetric, and its rows, unlike its columns, are contiguous
             weight = current[c]
             for j in range(k):
                 gradient[j] += column[j] * weight
@@ -147,7 +152,10 @@ def solve_exactly(K, b, weights):
 
 @njit(cache=True, error_model="numpy")
 def solve_by_dropping(K, b, weights):
-    """The common approximation: solve without the sign constraint, drop what is negative, repeat."""
+    """The common approximation: solve without the sign constraint, drop what is negative, repeat.
+
+    It differs from the optimum because a neighbour that was dropped never comes back. Arguments as `solve_exactly`.
+    """
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.arange(k)
@@ -187,9 +195,9 @@ def nnk_rows(pairs, squared, sigma, k_min, exact):
     squared : (m, k) float64, squared distances from node to neighbours, rising
     sigma : (m,) float64
     k_min : int
-        Rows with fewer weights than this get their nearest neighbours too, with the kernel as weight.
+        Rows with fewer positive weights than this get their nearest neighbours too, with the kernel as weight.
     exact : bool
-        False drops neighbours only.
+        True for :func:`solve_exactly`, False for :func:`solve_by_dropping`.
 
     Returns
     -------
@@ -197,11 +205,11 @@ def nnk_rows(pairs, squared, sigma, k_min, exact):
     """
     m, k = squared.shape
     out = np.empty((m, k))
-    for chunk in prange((m + CHUNK - 1) // CHUNK):
+    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
         K = np.empty((k, k))
         b = np.empty(k)
         kernel = np.empty(pairs.shape[1])
-        for i in range(chunk * CHUNK, min(m, (chunk + 1) * CHUNK)):
+        for i in range(chunk * NODES_PER_TASK, min(m, (chunk + 1) * NODES_PER_TASK)):
             scale = -0.5 / (sigma[i] * sigma[i])
             factor = splat(scale)
             for t in range(0, pairs.shape[1], LANES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-_STEPS = 60  # halvings of a bracket: more than a double can tell apart
+_HALVINGS = 60  # of the interval that is searched: after about 55 its ends differ by no more than rounding
 
 
 @njit(cache=True, error_model="numpy")
@@ -15,7 +15,9 @@ def effective_neighbors(squared, sigma):
     mass = 0.0
     moment = 0.0
     for j in range(squared.shape[0]):
-        gap = squared[j] - squared[0]  # a common factor of the weights does not matter, and this one cannot underflow
+        # Taking the least squared distance off multiplies all weights by one number, which normalising cancels; the
+        # nearest neighbour then has weight 1, and the weights cannot all underflow.
+        gap = squared[j] - squared[0]
         weight = np.exp(gap * scale)
         mass += weight
         moment += weight * gap
@@ -33,7 +35,7 @@ def match_neighbors(squared, targets, low, high):
     for i in prange(m):
         left = np.log(low[i])
         right = np.log(high[i])
-        for _ in range(_STEPS):
+        for _ in range(_HALVINGS):
             middle = 0.5 * (left + right)
             if effective_neighbors(squared[i], np.exp(middle)) < targets[i]:
                 left = middle

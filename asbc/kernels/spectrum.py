@@ -1,8 +1,8 @@
-"""Effective ranks of eight symmetric matrices at a time, one a lane.
+"""Effective ranks of eight symmetric matrices at a time, one matrix per lane.
 
-Householder reduction to tridiagonal form, then the square-root-free QL iteration of Pal, Walker and Kahan; all
-lanes in step. Only eigenvalues are wanted, and they enter an entropy, so an absolute error of a few rounding
-units of the largest one is as good as exact.
+Householder reduction to tridiagonal form, then the square-root-free QL iteration of Pal, Walker and Kahan, with all
+lanes doing the same step at the same time. Only the eigenvalues are wanted, and only their entropy in the end, so an
+absolute error of a few rounding units of the largest eigenvalue is as good as none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, wh
 
 # An off-diagonal entry below 1e-15 of the matrix's scale (its trace is k) moves no eigenvalue that matters.
 _NEGLIGIBLE = 1e-15
-# Squares below this are as good as zero, and their reciprocals must not overflow.
+# Squares below this count as zero; the reciprocal of any larger one is still a number.
 _TINY = 1e-280
-_MAX_SWEEPS = 60
+_MAX_SWEEPS = 60  # of the QL iteration per eigenvalue; two or three are usual, the limit only makes the loop end
 
 
 @njit(cache=True, inline="always")
@@ -27,6 +27,10 @@ def _at(r, c):
 
 @njit(cache=True, error_model="numpy")
 def _tridiagonalise(A, k, diagonal, off_squared, v, p):
+    """Householder reflections: the diagonal, and the squares beside it, of tridiagonal matrices with A's eigenvalues.
+
+    A is overwritten; `v` (the reflection) and `p` are scratch arrays of k * LANES numbers.
+    """
     zero = splat(0.0)
     one = splat(1.0)
     for j in range(k - 2):
@@ -76,6 +80,7 @@ def _tridiagonalise(A, k, diagonal, off_squared, v, p):
 
 @njit(cache=True, error_model="numpy")
 def _diagonalise(diagonal, off_squared, k):
+    """QL iteration: replace `diagonal` by the eigenvalues, in no order; `off_squared` is used up."""
     zero = splat(0.0)
     one = splat(1.0)
     two = splat(2.0)
@@ -84,7 +89,7 @@ def _diagonalise(diagonal, off_squared, k):
     for j in range(k - 1):
         for _ in range(_MAX_SWEEPS):
             off = load(off_squared, j * LANES)
-            moving = off - limit  # lanes that still have to move; the others are carried along unchanged
+            moving = off - limit  # above 0 in the lanes that have not converged; the other lanes keep their values
             if not any_positive(moving):
                 break
             root = sqrt(where_positive(moving, off, one))
@@ -128,9 +133,11 @@ def effective_ranks(A, k, work, ranks):
 
     Parameters
     ----------
-    A : (k (k + 1) / 2 * LANES,) float64, lower triangles of unit-diagonal matrices, lanes last; overwritten
-    work : (workspace_size(k),) float64
-    ranks : (LANES,) float64, written
+    A : (k (k + 1) / 2 * LANES,) float64, overwritten
+        Lower triangles of matrices with unit diagonal; the same entry of all lanes lies side by side.
+    k : int, rows of each matrix
+    work : (workspace_size(k),) float64, scratch space
+    ranks : (LANES,) float64, where the result is written
     """
     size = k * LANES
     diagonal = work[:size]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from numba import njit, prange
 
-_GLANCE = 64  # columns looked at together: nearly always none of them is small enough, and one test says so
+# Columns whose minimum is taken before any is looked at alone: nearly always none of them is small enough, and then
+# one comparison has passed over all of them.
+_COLUMNS_PER_LOOK = 64
 
 
 @njit(cache=True)
@@ -29,9 +31,10 @@ def _sift(values, ids, value, identity):
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
 def _merge(row, first_column, heap, ids):
+    """Merge the entries of one row into its heap of smallest ones; ``row[0]`` is column `first_column`."""
     c = row.shape[0]
-    for start in range(0, c, _GLANCE):
-        stop = min(start + _GLANCE, c)
+    for start in range(0, c, _COLUMNS_PER_LOOK):
+        stop = min(start + _COLUMNS_PER_LOOK, c)
         least = row[start]
         for j in range(start, stop):
             least = min(least, row[j])
@@ -48,8 +51,10 @@ def keep_smallest(strip, first_column, values, ids):
     Parameters
     ----------
     strip : (m, c) float32 or float64, columns ``first_column`` and on of the wide matrix, no NaN
+    first_column : int
     values, ids : (m, s), updated in place
-        Max-heaps: ``values[i, 0]`` is the largest kept. Start with infinity and -1.
+        The s smallest entries so far of each row, and their columns, as max-heaps: ``values[i, 0]`` is the largest of
+        them. Start with infinity and -1.
     """
     for i in prange(strip.shape[0]):
         _merge(strip[i], first_column, values[i], ids[i])
@@ -57,6 +62,6 @@ def keep_smallest(strip, first_column, values, ids):
 
 @njit(cache=True, nogil=True)
 def keep_smallest_of(strip, first_column, rows, values, ids):
-    """As :func:`keep_smallest` where row i of the strip belongs to heap ``rows[i]``, on the calling thread alone."""
+    """As :func:`keep_smallest`, where row i of the strip belongs to heap ``rows[i]``; on the calling thread only."""
     for i in range(strip.shape[0]):
         _merge(strip[i], first_column, values[rows[i]], ids[rows[i]])

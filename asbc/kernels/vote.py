@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-# Votes nearer than this, relatively, are a tie: rows of equal weights must not be decided by rounding.
+# Two classes whose votes differ by a smaller share than this are tied: rounding must not decide between equal weights.
 TIE = 1e-12
 
 
@@ -13,15 +13,23 @@ TIE = 1e-12
 def vote(indices, weights, codes):
     """Winning class of every row; -1 where no neighbour has weight.
 
-    indices : (n, k) int, rows by rising distance; weights : (n, k) float64 >= 0; codes : (m,) int64
+    Parameters
+    ----------
+    indices : (n, k) int, neighbours by rising distance
+    weights : (n, k) float64, 0 or more
+    codes : (m,) int64, class number of every node that `indices` may name
+
+    Returns
+    -------
+    (n,) int64
     """
     n, k = indices.shape
     out = np.empty(n, dtype=np.int64)
     for i in prange(n):
         best = 0.0
         winner = -1
-        # The first neighbour of a class collects the votes of that class, so that scanning from near to far
-        # and replacing only on a clear win leaves a tie to the nearest.
+        # The votes of a class are added up when its nearest neighbour is reached. Going from near to far, and
+        # replacing the winner only by a clear win, leaves a tie to the class of the nearest.
         for a in range(k):
             if weights[i, a] <= 0.0:
                 continue

@@ -1,4 +1,4 @@
-"""What the nodes are called: any labels to class numbers, and which nodes a semi-supervised task may see."""
+"""How labels of any kind become class numbers, and which nodes a semi-supervised task may see the label of."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def encode_labels(
 
     Parameters
     ----------
-    labels : (n,) sequence of integers (negative and sparse ones too), strings or booleans
-    n : int, optional
-        How many nodes there are, to check against.
+    labels : (n,) sequence
+        The label of each node: integers (negative ones and ones with gaps too), strings or booleans.
+    n : int or None, default=None
+        How many labels there must be; None takes any number.
 
     Returns
     -------
@@ -26,14 +27,24 @@ def encode_labels(
         Class number of each node.
     classes : (c,) array
         The label that each class number stands for, sorted.
+
+    See Also
+    --------
+    reveal : chooses the nodes whose label is shown.
+
+    Examples
+    --------
+    >>> from asbc.learn.labels import encode_labels
+    >>> encode_labels(["dog", "cat", "dog"])
+    (array([1, 0, 1]), array(['cat', 'dog'], dtype='<U3'))
     """
     if labels is None:
-        raise ValueError("labels is None; this evaluation needs one label a node")
+        raise ValueError("labels is None; this evaluation needs one label per node")
     array = np.asarray(labels)
     if array.ndim != 1:
-        raise ValueError(f"labels must be one label a node, shape (n,); got shape {array.shape}")
+        raise ValueError(f"labels must be one label per node, shape (n,); got shape {array.shape}")
     if n is not None and len(array) != n:
-        raise ValueError(f"labels must have one entry a node: {n} wanted, got {len(array)}")
+        raise ValueError(f"labels must have one entry per node: {n} wanted, got {len(array)}")
     if array.dtype.kind == "O":
         odd = {type(v).__name__ for v in array} - {"str", "str_"}
         if odd:
@@ -50,26 +61,43 @@ def encode_labels(
 
 
 def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) -> NDArray[np.bool_]:
-    """Choose the nodes whose label is shown: `per_class` of every class.
+    """Choose the nodes whose label is shown, as many of every class.
 
-    The choices of one seed are nested: the nodes shown at 2 a class are among those shown at 5.
+    The choices of one seed are nested: the nodes shown with 2 labels per class are among those shown with 5.
 
     Parameters
     ----------
-    codes : (n,) class numbers from :func:`encode_labels`
+    codes : (n,) int64
+        Class number of each node, from :func:`encode_labels`.
     per_class : int
+        Labels shown per class.
     seed : int or sequence of int
+        Draws the nodes.
 
     Returns
     -------
-    shown : (n,) bool
+    (n,) bool
+        True for the nodes whose label is shown.
+
+    See Also
+    --------
+    asbc.learn.propagation.propagate : spreads the labels that are shown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.labels import reveal
+    >>> codes = np.array([0, 0, 0, 1, 1, 1])
+    >>> shown = reveal(codes, per_class=2, seed=0)
+    >>> codes[shown]
+    array([0, 0, 1, 1])
     """
     if per_class < 1:
         raise ValueError(f"per_class must be at least 1; got {per_class}")
     counts = np.bincount(codes)
     if per_class > counts.min():
         raise ValueError(
-            f"per_class={per_class} labels a class asked for, but class number {int(counts.argmin())} "
+            f"per_class={per_class} labels per class are asked for, but class number {int(counts.argmin())} "
             f"has only {int(counts.min())} sample(s)"
         )
     if (counts <= per_class).all():

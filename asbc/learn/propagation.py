@@ -1,4 +1,4 @@
-"""Label propagation: how far do a few labels carry on the graph?"""
+"""Label propagation: which labels do the other nodes get, when a few labels spread along the edges of a graph?"""
 
 from __future__ import annotations
 
@@ -9,24 +9,38 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.kernels.propagate import STRIP, propagate_strips
+from asbc.kernels.propagate import CLASSES_PER_STRIP, propagate_strips
 from asbc.learn.labels import encode_labels
 
 
 @dataclass(frozen=True)
 class Propagation:
-    """Where the labels went.
+    """The outcome of label propagation.
 
     Attributes
     ----------
     scores : (n, c) float64
         Score of each class at each node.
     predicted : (n,) int64
-        Best class number; -1 where no label arrived. Equal scores go to the smaller class number.
+        Number of the class with the best score; -1 where no label arrived. Of equal scores the smaller number wins.
     rounds : int
-        The most that any class took.
+        Rounds that were run, until the last class had converged.
     converged : bool
         Whether the tolerance was met before the rounds ran out.
+
+    See Also
+    --------
+    propagate : gives it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.propagation import propagate
+    >>> pair = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
+    >>> result = propagate(pair, np.array([0, 0]), np.array([True, False]))
+    >>> result.predicted, result.converged
+    (array([0, 0]), True)
     """
 
     scores: NDArray[np.float64]
@@ -36,16 +50,36 @@ class Propagation:
 
 
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
-    """`P = D^-1 W` with the rows of labelled nodes emptied: they give and do not take.
+    """The matrix that spreads labels: the graph with rows normalised, and those of labelled nodes emptied.
+
+    In formulas ``P = D^-1 W``. Labelled nodes give their label to others and take none.
 
     Parameters
     ----------
-    graph : (n, n) sparse, entries 0 or more
+    graph : (n, n) sparse matrix
+        The graph W; entries of 0 or more.
     shown : (n,) bool
+        Which nodes are labelled.
 
     Returns
     -------
-    P : (n, n) CSR; every row sums to 1 or is empty
+    (n, n) scipy.sparse.csr_array
+        Every row sums to 1 or is empty.
+
+    See Also
+    --------
+    propagate : applies it again and again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.propagation import transition
+    >>> chain = sparse.csr_array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    >>> transition(chain, np.array([True, False, False])).toarray()
+    array([[0. , 0. , 0. ],
+           [0.5, 0. , 0.5],
+           [0. , 1. , 0. ]])
     """
     W = sp.csr_array(graph).astype(np.float64)
     if W.shape[0] != W.shape[1]:
@@ -69,31 +103,56 @@ def propagate(
     max_rounds: int = 200,
     tol: float = 1e-6,
 ) -> Propagation:
-    """Iterate `F <- alpha P F + (1 - alpha) Y` from the labels that are shown.
+    """Spread the labels that are shown over the graph.
+
+    Iterates ``F <- alpha P F + (1 - alpha) Y``, where F are the scores (n, c), P is the matrix of :func:`transition`,
+    and Y (n, c) has a 1 for the class of each shown node.
 
     Parameters
     ----------
-    graph : (n, n) sparse, entries 0 or more
-    codes : (n,) class numbers from 0; only those of shown nodes are read
+    graph : (n, n) sparse matrix
+        The graph; entries of 0 or more.
+    codes : (n,) int
+        Class number of each node, from 0. Only those of shown nodes are read.
     shown : (n,) bool
-    n_classes : int, optional
-        Default: the largest class number + 1.
-    alpha : float in (0, 1)
-    max_rounds : int
-    tol : float
-        Stop when no score is further than this from where the rounds lead; 0 runs every round. Each round
-        shrinks the distance by alpha, so the last change c bounds what is left by `c alpha / (1 - alpha)`.
+        The nodes whose label is known.
+    n_classes : int or None, default=None
+        Columns of the scores; None takes the largest class number plus 1.
+    alpha : float, default=0.85
+        How far labels carry, between 0 and 1: the share of a node's score that comes from its neighbours.
+    max_rounds : int, default=200
+        Rounds at most.
+    tol : float, default=1e-06
+        Stop when no score is farther than this from its limit; 0 runs every round. Each round shrinks the distance to
+        the limit by alpha, so after a largest change of c it is at most ``c alpha / (1 - alpha)``.
 
     Returns
     -------
     Propagation
+        The scores, the best class of each node, and whether the rounds converged.
+
+    See Also
+    --------
+    propagation_hits : compares the outcome with the true labels.
+    asbc.learn.labels.reveal : chooses the nodes whose label is shown.
+
+    Examples
+    --------
+    Two pairs of nodes that are joined by a weak edge, one label in each pair:
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.propagation import propagate
+    >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
+    >>> propagate(W, np.array([0, 0, 1, 1]), np.array([True, False, False, True])).predicted
+    array([0, 0, 1, 1])
     """
     shown = np.asarray(shown, dtype=bool)
     codes = np.asarray(codes, dtype=np.int64)
     n = int(graph.shape[0])
     if codes.shape != (n,) or shown.shape != (n,):
         raise ValueError(
-            f"codes and shown must have one entry a node, shape ({n},); got {codes.shape} and {shown.shape}"
+            f"codes and shown must have one entry per node, shape ({n},); got {codes.shape} and {shown.shape}"
         )
     if not shown.any():
         raise ValueError("shown must name at least one labelled node; got none")
@@ -103,13 +162,13 @@ def propagate(
         raise ValueError(f"max_rounds must be at least 1; got {max_rounds}")
     c = int(codes.max()) + 1 if n_classes is None else n_classes
     P = transition(graph, shown)
-    strips = -(-c // STRIP)
-    source = np.zeros((strips, n, STRIP))
+    strips = -(-c // CLASSES_PER_STRIP)
+    source = np.zeros((strips, n, CLASSES_PER_STRIP))
     seen = np.flatnonzero(shown)
-    source[codes[seen] // STRIP, seen, codes[seen] % STRIP] = 1.0 - alpha
+    source[codes[seen] // CLASSES_PER_STRIP, seen, codes[seen] % CLASSES_PER_STRIP] = 1.0 - alpha
     bound = max(1.0, alpha / (1.0 - alpha))
     limits, rounds, change = propagate_strips(P.indptr, P.indices, P.data, alpha, source, max_rounds, tol / bound)
-    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * STRIP)[:, :c])
+    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * CLASSES_PER_STRIP)[:, :c])
     predicted = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
     return Propagation(scores, predicted, int(rounds.max()), bool((change < tol / bound).all()))
 
@@ -117,20 +176,41 @@ def propagate(
 def propagation_hits(
     graph: Any, labels: ArrayLike, shown: NDArray[np.bool_], **options: Any
 ) -> tuple[NDArray[np.bool_], Propagation]:
-    """Which nodes propagation gets right. Score it on ``~shown`` only; a node no label reached is wrong.
+    """Which nodes label propagation gets right.
 
     Parameters
     ----------
-    graph : (n, n) sparse
-    labels : (n,) labels of any kind
+    graph : (n, n) sparse matrix
+        The graph; entries of 0 or more.
+    labels : (n,) sequence
+        The true label of each node, of any kind.
     shown : (n,) bool
-    options
-        `alpha`, `max_rounds`, `tol` of :func:`propagate`.
+        The nodes whose label propagation sees.
+    **options
+        The options `alpha`, `max_rounds` and `tol` of :func:`propagate`.
 
     Returns
     -------
     hits : (n,) bool
+        Whether each node got its own label; a node that no label reached did not. Count it on ``~shown`` only.
     result : Propagation
+        What :func:`propagate` gave.
+
+    See Also
+    --------
+    propagate : the propagation itself.
+    asbc.learn.vote.loo_hits : the same question for the vote of a node's neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.propagation import propagation_hits
+    >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
+    >>> shown = np.array([True, False, False, True])
+    >>> hits, result = propagation_hits(W, ["cat", "dog", "dog", "dog"], shown)
+    >>> hits[~shown]
+    array([False,  True])
     """
     codes, classes = encode_labels(labels, graph.shape[0])  # type: ignore[arg-type]
     shown = np.asarray(shown, dtype=bool)

@@ -1,4 +1,4 @@
-"""Leave-one-out: can a node's neighbours, weighted, tell its label?"""
+"""Leave-one-out vote: does the weighted vote of a node's neighbours give the node's own label?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asbc.learn.labels import encode_labels
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Class that the weighted vote of each node's own row gives; its own label is never used.
+    """The class that the neighbours of each node vote for, by their weights; the node's own label is never used.
 
     Parameters
     ----------
@@ -26,8 +26,21 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
 
     Returns
     -------
-    predicted : (n,) int64
+    (n,) int64
         Class number; -1 where the row is empty. A tie goes to the class of the nearest voter.
+
+    See Also
+    --------
+    loo_hits : compares the vote with the true labels.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> from asbc.learn.vote import loo_predict
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [1.5], [9.0]], k=2)
+    >>> weights = asbc.gaussian_weights(neighbors, sigma=1.0)
+    >>> loo_predict(neighbors.indices, weights, np.array([0, 0, 1, 1]))
+    array([0, 1, 0, 1])
     """
     indices = np.ascontiguousarray(indices)
     weights = np.ascontiguousarray(weights, dtype=np.float64)
@@ -43,26 +56,70 @@ def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) ->
 
     Parameters
     ----------
-    indices, weights : (n, k)
-        See :func:`loo_predict`.
-    labels : (n,) labels of any kind
+    indices : (n, k) int
+        Neighbours of each node by rising distance, the node itself not among them.
+    weights : (n, k) float
+        Weight of each neighbour, 0 or more; rows need not be normalised.
+    labels : (n,) sequence
+        The label of each node, of any kind. There is a warning where a class has one node: nobody can vote for it.
 
     Returns
     -------
-    hits : (n,) bool
+    (n,) bool
+        Whether the neighbours of each node vote for its own label.
+
+    See Also
+    --------
+    loo_predict : the class that is voted for.
+    loo_accuracy : the share of hits.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.learn.vote import loo_hits
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [8.0], [9.0]], k=1)
+    >>> loo_hits(neighbors.indices, asbc.uniform_weights(neighbors), ["cat", "cat", "dog", "dog"])
+    array([ True,  True,  True,  True])
     """
     codes, classes = encode_labels(labels, len(indices))  # type: ignore[arg-type]
     single = np.flatnonzero(np.bincount(codes) == 1)
     if len(single):
         shown = ", ".join(str(classes[c]) for c in single[:5]) + (", ..." if len(single) > 5 else "")
         warnings.warn(
-            f"{len(single)} class(es) with one sample ({shown}): left out, nobody can vote for them, "
-            "so they count as wrong",
+            f"{len(single)} class(es) have only one sample ({shown}): no other node can vote for that class, so these "
+            "samples count as wrong",
             stacklevel=2,
         )
     return loo_predict(indices, weights, codes) == codes
 
 
 def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
-    """Share of nodes that the leave-one-out vote gets right; see :func:`loo_hits`."""
+    """The share of nodes whose neighbours vote for their own label.
+
+    Parameters
+    ----------
+    indices : (n, k) int
+        Neighbours of each node by rising distance, the node itself not among them.
+    weights : (n, k) float
+        Weight of each neighbour, 0 or more; rows need not be normalised.
+    labels : (n,) sequence
+        The label of each node, of any kind.
+
+    Returns
+    -------
+    float
+        Within [0, 1]; a node with an empty row counts as wrong.
+
+    See Also
+    --------
+    loo_hits : which nodes they are.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.learn.vote import loo_accuracy
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [8.0], [9.0]], k=1)
+    >>> loo_accuracy(neighbors.indices, asbc.uniform_weights(neighbors), ["cat", "cat", "dog", "dog"])
+    1.0
+    """
     return float(loo_hits(indices, weights, labels).mean())

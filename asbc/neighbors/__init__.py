@@ -1,4 +1,4 @@
-"""Who is near whom."""
+"""Who is near whom: nearest neighbours, by exact search or by approximate search with a measured recall."""
 
 from asbc.neighbors.recall import LowRecallWarning, Recall
 from asbc.neighbors.search import search_neighbors

@@ -1,4 +1,4 @@
-"""Who is near whom, exactly."""
+"""Who is near whom, exactly: quick products propose candidates, and precise distances decide."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from asbc.validation import STRIP_BYTES, Floats, check_k, whole_number
 
 Ids = NDArray[np.int64]
 
-# Candidates beyond k that the filter keeps at most, so that its rounding seldom leaves the k nearest in doubt.
+# Candidates per row that are kept beyond those wanted, at most. With some to spare, rounding in the quick products
+# seldom leaves it in doubt which rows are the nearest.
 MOST_SPARE = 18
-TILE_ROWS = 65536  # rows of X that a search tile by tile looks at together
+TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
 
 
 def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbors:
@@ -23,6 +24,20 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     Matrix products in single precision propose candidates, distances in double precision decide, and a bound on
     the rounding error certifies that no other row can be nearer; rows that it cannot certify are searched again in
     double precision. The answer depends neither on block sizes nor on threads.
+
+    Parameters
+    ----------
+    X : (n, d) array of float32 or float64
+        Checked vectors.
+    k : int
+        Neighbours per node or query.
+    queries : (m, d) array or None, default=None
+        None searches for the neighbours of the rows of X, none of which is its own neighbour.
+
+    Returns
+    -------
+    Neighbors
+        Of n nodes or m queries.
     """
     if queries is None:
         Q = X
@@ -38,7 +53,7 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     open_rows = np.arange(len(Q))
     for dtype in (np.float32, np.float64):
         open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, indices, distances)
-    for row in open_rows:  # more equal distances than there are candidates: look at every one
+    for row in open_rows:  # so many rows are equally far that the candidates do not hold all: compare with every row
         squared = all_distances(X, Q[row])
         if queries is None:
             squared[row] = np.inf
@@ -49,7 +64,11 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
 
 
 def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
-    """Fill in the `rows` that a filter of this precision can certify; return the others."""
+    """Fill in the answers for those of `rows` that products of this precision settle; return the other rows.
+
+    Of each row of Q the `wanted` nearest and a few spare candidates are found by matrix products; `drop_self` says
+    that Q is X, so that a row's own id is taken out. `indices` and `distances` are written to.
+    """
     n, d = X.shape
     if not len(rows):
         return rows
@@ -82,13 +101,15 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
         squared = np.take_along_axis(squared, order, axis=1)
         certain = np.ones(len(block), bool)
         if spare < n:
-            # Rows not listed are at least values[:, 0] in the filter, which is off by at most `error`.
+            # values[:, 0] is the largest product kept, so every row that is not a candidate has at least that one,
+            # and a product is off by at most `error`. Where the last one wanted is nearer than that, no other row
+            # can be among the nearest.
             length = np.sqrt(np.einsum("ij,ij->i", query[:, :-1], query[:, :-1], dtype=np.float64)) / 2
             error = (d + 16) * unit * (length + largest) ** 2
             certain = squared[:, wanted - 1] * scale**2 < values[:, 0] + length**2 - error
         if drop_self:
             own = ids == block[:, None]
-            # With many duplicates the node itself may not be listed: the row is then not certain either.
+            # With many duplicates the node itself may not be among the candidates; its row is then not settled.
             certain &= own.any(axis=1)
             keep = np.argsort(own, axis=1, kind="stable")[:, : wanted - 1]
             ids = np.take_along_axis(ids, keep, axis=1)
@@ -102,12 +123,13 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
 
 
 def _steps(X):
-    """Slices of rows small enough to be copied to double precision."""
+    """Slices of rows that take at most STRIP_BYTES in double precision."""
     step = max(1, STRIP_BYTES // (8 * X.shape[1]))
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
 def largest_offset(X, center):
+    """The largest difference, over rows and columns, between X (n, d) and `center` (d,)."""
     return max(float(np.abs(X[rows] - center).max()) for rows in _steps(X))
 
 
@@ -123,9 +145,23 @@ def _augmented(X, center, scale, dtype, as_query):
 
 
 def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:
-    """Exact search with X seen one tile of rows at a time, so that memory does not grow with n.
+    """Exact search that looks at X one tile of rows at a time, so that memory does not grow with n.
 
-    Returns indices and distances (m, k), the bits of :func:`asbc.search_neighbors`.
+    Parameters
+    ----------
+    X : (n, d) array of float32 or float64
+        May be a memory map.
+    vectors : (m, d) array
+        The vectors whose neighbours are wanted.
+    k : int
+        Neighbours per vector.
+    own : (m,) int64 or None
+        The rows of X that the vectors are, so that none is its own neighbour; None if they are queries.
+
+    Returns
+    -------
+    indices, distances : (m, k)
+        The same to the last bit as :func:`asbc.search_neighbors` gives.
     """
     wanted = k if own is None else k + 1
     ids = np.empty((len(vectors), 0), np.int64)

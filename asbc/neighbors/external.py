@@ -1,7 +1,7 @@
-"""Who is near whom, by the indexes of other libraries: faiss's small-world graph, pynndescent's descent.
+"""Who is near whom, by the indexes of other libraries: faiss's small-world graph and pynndescent's descent.
 
-They return -1 where they ran out of candidates, the same id twice, the node itself anywhere in the row or nowhere, and
-distances in single precision. So only their ids are taken: `asbc.neighbors.search` works out distances itself.
+Their answers need care: -1 where they ran out of candidates, the same id twice, the node itself anywhere in its row or
+nowhere, and distances in single precision. So only the ids are taken, and `asbc.neighbors.search` does the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from asbc.files import DISK_FULL
 from asbc.neighbors.exact import TILE_ROWS, Ids
 from asbc.validation import Floats
 
-SPARE = 8  # candidates asked for beyond those wanted: single precision may misplace the last few
+SPARE = 8  # candidates per row asked for beyond those wanted: in single precision the last few may be the wrong ones
 
 
 def import_faiss():
@@ -37,19 +37,28 @@ def _import_pynndescent():
 
 
 class HNSW:
-    """A navigable small-world graph. It holds all rows in memory."""
+    """faiss's navigable small-world graph, which holds all rows in memory.
+
+    Parameters
+    ----------
+    index : faiss.IndexHNSWFlat
+        The graph, with its rows.
+    breadth : int, default=0
+        Candidates per query that a search keeps; at least as many as it is asked for.
+    """
 
     def __init__(self, index, breadth: int = 0):
         self._index = index
-        self.breadth = breadth  # candidates kept while searching; at least as many as are wanted
+        self.breadth = breadth
 
     @classmethod
     def build(cls, X: Floats, settings: Mapping[str, int]) -> HNSW:
+        """The graph on the rows of X; `settings` has ``links``, ``ef_construction`` and ``ef_search``."""
         faiss = import_faiss()
         index = faiss.IndexHNSWFlat(X.shape[1], settings["links"])
         index.hnsw.efConstruction = settings["ef_construction"]
         threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # with more, the graph depends on which of them comes first
+        faiss.omp_set_num_threads(1)  # with several threads the graph would depend on which of them is first
         try:
             for start in range(0, len(X), TILE_ROWS):
                 index.add(np.ascontiguousarray(X[start : start + TILE_ROWS], np.float32))
@@ -58,36 +67,46 @@ class HNSW:
         return cls(index)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, None]:
+        """Ids (m, wanted + SPARE) of rows near the vectors (m, d), -1 for none; None in place of distances."""
         self._index.hnsw.efSearch = max(self.breadth, wanted + SPARE)
         return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + SPARE)[1], None
 
     def save(self, path: Path) -> None:
+        """Write the graph, or leave no file behind; a full disk is an OSError."""
         try:
             import_faiss().write_index(self._index, os.fspath(path))
         except RuntimeError as error:
             path.unlink(missing_ok=True)
-            for number in DISK_FULL:  # which faiss gives as text
+            for number in DISK_FULL:  # faiss gives the reason only as text, in its message
                 if os.strerror(number) in str(error):
                     raise OSError(number, os.strerror(number), os.fspath(path)) from error
             raise
 
     @classmethod
     def open(cls, path: Path, breadth: int) -> HNSW:
+        """The graph that :meth:`save` has written."""
         return cls(import_faiss().read_index(os.fspath(path)), breadth)
 
 
 class Listed:
-    """Candidates that were worked out for all rows beforehand: (n, c), possibly a memory map."""
+    """Candidates that were worked out for all rows of X beforehand.
+
+    Parameters
+    ----------
+    ids : (n, c) integers
+        The candidates of every row, -1 for none. May be a memory map.
+    """
 
     def __init__(self, ids: NDArray[np.integer]):
         self._ids = ids
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids, wanted: int) -> tuple[Ids, None]:
+        """Ids (m, c) listed for `rows` (m,) of X; None in place of distances."""
         return np.asarray(self._ids[rows], np.int64), None
 
 
 def nn_descent_candidates(X: Floats, k: int, n_trees: int, seed: int) -> NDArray[np.int32]:
-    """Candidates of all rows by nearest-neighbour descent: (n, k + 1 + spare). It holds all rows in memory."""
+    """Candidates (n, k + 1 + SPARE) of all rows by nearest-neighbour descent, which holds all rows in memory."""
     pynndescent = _import_pynndescent()
     wanted = min(k + 1 + SPARE, len(X))
     index = pynndescent.NNDescent(

@@ -1,4 +1,7 @@
-"""Who is near whom, by inverted lists: rows are filed under centroids, and a query looks at its nearest few lists."""
+"""Who is near whom, by inverted lists: rows are filed under centroids, and a query looks at its nearest few lists.
+
+A list holds the rows of X that are nearer to its centroid than to any other centroid.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,19 @@ from asbc.kernels.topk import keep_smallest_of
 from asbc.neighbors.exact import Ids, largest_offset, search_exactly
 from asbc.validation import Floats, as_vectors
 
-SPARE = 8  # candidates kept beyond those wanted: single precision may misplace the last few
-SIDE_ROWS = 4096  # rows, and columns, of one matrix product: few enough to stay in the cache
-DOUBTFUL_DISTANCES = 2**20  # distances worked out together for rows in doubt, 8 bytes each
-TRAINING_ROWS_PER_LIST = 32  # rows that k-means sees, for each list it is to find
-KMEANS_ROUNDS = 8  # the lists need to be balanced, not optimal
+SPARE = 8  # candidates per row kept beyond those wanted: in single precision the last few may be the wrong ones
+SIDE_ROWS = 4096  # rows, and columns, of one matrix product at most: 64 MB in single precision
+DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
+TRAINING_ROWS_PER_LIST = 32  # rows of the sample that k-means sees, per list that it is to find
+KMEANS_ROUNDS = 8  # few are enough: the lists need to be about equally long, not the best possible
+RESIDUAL_ROWS = 4096  # rows whose residuals are worked out together
 
 
 def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROUNDS) -> NDArray[np.float32]:
-    """Centres of inverted lists by k-means on a sample: (n_lists, d).
+    """The centroids (n_lists, d) of inverted lists, by k-means on a sample of the rows.
 
     Rows are assigned by exact search and sums run in a fixed order, so that neither threads nor batches change the
-    result: two machines of a cluster, or a build that was interrupted, must agree on the lists.
+    result: two machines of a cluster, or two starts of a build, must agree on the lists.
     """
     rng = np.random.default_rng([seed, n_lists])
     rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS_PER_LIST * n_lists), replace=False))
@@ -51,7 +55,7 @@ def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROU
             sums += belongs @ tile.astype(np.float64)
         present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
         centroids[present] = sums[present] / counts[present, None]
-        if len(empty):  # start again from the rows that are served worst
+        if len(empty):  # a list without rows starts again from one of the rows farthest from their centroids
             farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
             centroids[empty] = sample[farthest[: len(empty)]]
     return centroids
@@ -60,22 +64,22 @@ def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROU
 class InvertedLists:
     """Rows filed under their nearest centroid; a query is compared with the rows of its nearest few lists.
 
-    All queries of a block that look at one list are compared with it by one matrix product, which pays where lists
-    are long. The answer is the exact one among the rows of the lists looked
-    at, in order of distance and then id: as in exact search, products in single precision propose, distances in
-    double precision decide, and rows that the rounding error leaves in doubt are compared with every listed row.
+    All queries that look at the same list are compared with it by one matrix product. Among the rows of the lists
+    looked at, the answer is exact: as in exact search, products in single precision propose candidates, distances in
+    double precision decide, and queries that rounding leaves in doubt are compared with every row of their lists.
 
     Parameters
     ----------
     centroids : (L, d) float32
+        The centroid of each list.
     starts : (L + 1,) int64
         List l holds positions ``starts[l]`` to ``starts[l + 1]``.
     members : (n,) int64
-        The rows of X by position, list after list, each list in order of id.
+        The row of X at each position: list after list, and each list in order of id.
     first_lists : (p + 1,) int64
         Part q of the residuals holds lists ``first_lists[q]`` to ``first_lists[q + 1]``.
     parts : p arrays (m, d) float32
-        Rows minus their centroid, by position. They may be memory maps.
+        The residuals, which are rows minus the centroid of their list, by position. They may be memory maps.
     probes : (n, n_probe) int32
         The lists that each row of X looks at when it is the query, nearest first.
     """
@@ -90,7 +94,7 @@ class InvertedLists:
 
     @classmethod
     def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
-        """In memory."""
+        """Lists of the rows of X, in memory; `n_probe` is the lists that a query looks at."""
         n_lists = len(centroids)
         probes = nearest_lists(centroids, X, n_probe)
         labels = probes[:, 0]
@@ -99,27 +103,46 @@ class InvertedLists:
         return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
 
     def _list(self, number: int):
+        """The residuals (m, d) of one list."""
         part = int(np.searchsorted(self.first_lists, number, side="right")) - 1
         offset = self.starts[self.first_lists[part]]
         return self.parts[part][self.starts[number] - offset : self.starts[number + 1] - offset]
 
     def _members(self, number: int) -> Ids:
+        """The rows of X (m,) in one list."""
         return self.members[self.starts[number] : self.starts[number + 1]]
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
-        """The `wanted` nearest in the lists looked at, and a few more, in no order.
+        """The `wanted` nearest rows of each vector in the lists that it looks at, and SPARE more, in no order.
 
-        Returns rows of X (m, wanted + spare), -1 for none, and their squared distances, infinity for none.
+        Parameters
+        ----------
+        X : (n, d) array
+            All rows.
+        vectors : (m, d) array
+            The queries.
+        rows : (m,) int64 or None
+            The rows of X that the queries are; None if they are not rows of X.
+        wanted : int
+            Candidates per query.
+
+        Returns
+        -------
+        ids : (m, wanted + SPARE) int64
+            Rows of X; -1 where the lists hold fewer.
+        squared : (m, wanted + SPARE) float64
+            Their squared distances; infinity where there is none.
         """
         kept = wanted + SPARE
         n_probe = self.probes.shape[1]
         lists = nearest_lists(self.centroids, vectors, n_probe) if rows is None else self.probes[rows]
         threads = get_num_threads()
-        # Threads take lists in turn, each with heaps of its own: they never wait for each other.
+        # With t threads, each takes every t-th list and collects candidates of its own: none waits for another.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             scans = pool.map(lambda turn: self._scan(vectors, lists, kept, turn, threads), range(threads))
             values, positions, reaches = zip(*scans, strict=True)
-        # What a thread has not kept is no nearer than the farthest of what it has kept.
+        # A row that a thread has seen and not kept is no nearer than the farthest row that it has kept. So `bound`,
+        # the least of these farthest ones, is at most the distance of any row that is not a candidate.
         bound = np.min([value[:, 0] for value in values], axis=0)
         value, position = np.concatenate(values, axis=1), np.concatenate(positions, axis=1)
         if threads > 1:
@@ -133,7 +156,7 @@ class InvertedLists:
         sizes = np.diff(self.starts)[lists].sum(axis=1)
         doubtful = np.flatnonzero(~certain)
         while len(doubtful):
-            # As many rows at once as have a bounded number of distances between them; one at least.
+            # As many queries at once as need no more than DOUBTFUL_DISTANCES distances together, and at least one.
             widest = np.maximum.accumulate(sizes[doubtful])
             taken = max(1, int(np.sum(widest * np.arange(1, len(doubtful) + 1) <= DOUBTFUL_DISTANCES)))
             rows_now, doubtful = doubtful[:taken], doubtful[taken:]
@@ -142,16 +165,36 @@ class InvertedLists:
                 line[: sizes[row]] = np.concatenate([self._members(number) for number in lists[row]])
             every.sort(axis=1, kind="stable")
             distances = listed_distances(X, np.ascontiguousarray(vectors[rows_now]), every)
-            # Stable, and so by id among equals; where most are equal, also the quickest.
+            # A stable sort leaves equal distances in order of id. Rows get here mostly because many distances are
+            # equal, where this sort is also the quickest.
             nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]
             found[rows_now] = np.take_along_axis(every, nearest, axis=1)
             squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
         return found, squared
 
     def _scan(self, vectors, lists, kept: int, turn: int, turns: int):
-        """Every so many-th list against the vectors that look at it: heaps of squared distances and positions.
+        """Compare the vectors with the lists that they look at, as one of several threads.
 
-        The third array is the longest sum of two residuals that met in a product, which limits what rounding can do.
+        Parameters
+        ----------
+        vectors : (m, d) array
+            The queries.
+        lists : (m, n_probe) array
+            The lists that each query looks at.
+        kept : int
+            Candidates per query to keep.
+        turn, turns : int
+            This thread's number, and how many there are: it takes lists turn, turn + turns, turn + 2 turns, ...
+
+        Returns
+        -------
+        values : (m, kept) float32
+            Squared distances of the candidates, as heaps: ``values[:, 0]`` are the largest.
+        positions : (m, kept) int64
+            Where the candidates are in `members`, -1 for none.
+        reach : (m,) float64
+            Per query, the largest sum of its own length and that of a list's longest residual, both measured from the
+            list's centroid. The rounding error of a squared distance is at most a multiple of its square.
         """
         order = np.argsort(lists.ravel(), kind="stable")
         ends = np.searchsorted(lists.ravel()[order], np.arange(len(self.starts)))
@@ -165,10 +208,10 @@ class InvertedLists:
                 continue
             norms = np.einsum("ij,ij->i", stored, stored)
             longest = np.sqrt(float(norms.max()))
-            # In tiles: duplicates may have filed any number of rows under one centroid.
+            # In tiles, because a list may be of any length: all duplicates of a row are in one list.
             for first in range(0, len(asking), SIDE_ROWS):
                 some = asking[first : first + SIDE_ROWS]
-                # Relative to the centroid, numbers are small, and so is what single precision loses.
+                # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
                 query = (vectors[some] - self.centroids[number]).astype(np.float32)
                 lengths = np.einsum("ij,ij->i", query, query)
                 query *= -2.0
@@ -182,12 +225,12 @@ class InvertedLists:
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
-    """The lists whose centroids are nearest to each vector: (m, n_probe). The first is the one it is filed under."""
+    """The lists (m, n_probe) whose centroids are nearest to each vector; the first is the one that it belongs to."""
     return search_exactly(centroids, n_probe, as_vectors(vectors)).indices.astype(np.int32)
 
 
 def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
-    """Rows in order of list and then id (n,), and where each list starts (n_lists + 1,)."""
+    """Rows (n,) sorted by list and then id, and where each list starts (n_lists + 1,); `labels` (n,) are the lists."""
     members = np.argsort(labels, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
     return members, starts
@@ -196,9 +239,9 @@ def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
 def residuals(
     X: Floats, centroids: NDArray[np.float32], members: Ids, labels: NDArray[np.integer]
 ) -> NDArray[np.float32]:
-    """The rows `members` of X minus the centroids of their lists; `labels` are those of all rows."""
+    """The rows `members` (m,) of X minus the centroids of their lists, (m, d); `labels` (n,) are all rows' lists."""
     out = np.empty((len(members), X.shape[1]), np.float32)
-    for start in range(0, len(members), 4096):
-        rows = members[start : start + 4096]
-        out[start : start + 4096] = X[rows] - centroids[labels[rows]]
+    for start in range(0, len(members), RESIDUAL_ROWS):
+        rows = members[start : start + RESIDUAL_ROWS]
+        out[start : start + RESIDUAL_ROWS] = X[rows] - centroids[labels[rows]]
     return out

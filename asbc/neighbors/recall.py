@@ -13,24 +13,52 @@ from asbc.neighbors.exact import Ids, exact_distances
 from asbc.validation import Floats
 
 SAMPLE_NODES = 1000  # nodes that recall is measured on, unless another number is asked for
-LEAST_RECALL = 0.9  # below it there is a warning where no recall was asked for
+LEAST_RECALL = 0.9  # share of the neighbours found; where it is less, and none was asked for, there is a warning
 
 
 class LowRecallWarning(UserWarning):
-    """Approximate search has missed more of the neighbours than was asked for, or more than a tenth of them."""
+    """Approximate search has missed more of the neighbours than was asked for, or more than a tenth of them.
+
+    See Also
+    --------
+    search_neighbors : gives it, and its options say how to look at more.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, warnings
+    >>> X = np.random.default_rng(0).normal(size=(300, 20))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     neighbors = asbc.search_neighbors(X, k=5, search="ivf", n_lists=30, n_probe=1)
+    >>> [warning.category.__name__ for warning in caught], neighbors.recall < 0.9
+    (['LowRecallWarning'], True)
+    """
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the exact neighbours that were found, measured on a sample of nodes.
+    """Share of the exact neighbours that a search has found, measured on a sample of nodes.
 
     Attributes
     ----------
     value : float
+        The share, from 0 to 1.
     standard_error : float
-        Over the nodes of the sample.
+        Of the value, over the nodes of the sample.
     sample : int
         Nodes measured.
+
+    See Also
+    --------
+    asbc.Neighbors : carries the value as ``recall``.
+    asbc.LowRecallWarning : given where the value is below 0.9.
+
+    Examples
+    --------
+    >>> from asbc.neighbors import Recall
+    >>> recall = Recall(value=0.97, standard_error=0.002, sample=1000)
+    >>> f"{recall.value} ± {1.96 * recall.standard_error:.3f}"
+    '0.97 ± 0.004'
     """
 
     value: float
@@ -57,14 +85,24 @@ def measure_recall(
 
     Parameters
     ----------
-    X : (n, d) the rows that were searched
-    source : (m, d) the vectors whose neighbours were looked for
+    X : (n, d) array
+        The rows that were searched.
+    source : (m, d) array
+        The vectors whose neighbours were looked for.
     k : int
-    found : function of node numbers (s,) that gives the distances (s, k) found for them
+        Neighbours per vector.
+    found : function
+        Given node numbers (s,), the distances (s, k) that the search has found for them.
     among_rows : bool
         Whether `source` is X itself, so that a node is not its own neighbour.
     seed : int
+        Draws the sample.
     sample : int, default=1000
+        Nodes to measure; all of them, if there are fewer.
+
+    Returns
+    -------
+    Recall
     """
     rng = np.random.default_rng([seed, len(source)])
     nodes = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
@@ -73,7 +111,11 @@ def measure_recall(
 
 
 def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:
-    """Recall from distances (m, k): a neighbour no farther than the exact k-th counts, whichever of equals it is."""
+    """Recall from the distances `found` (m, k) and the `exact` ones (m, k).
+
+    A neighbour counts as found if it is no farther than the exact k-th neighbour, so that of equally distant ones any
+    will do.
+    """
     hits = (found <= exact[:, -1:]).mean(axis=1)
     error = float(hits.std(ddof=1) / np.sqrt(len(hits))) if len(hits) > 1 else 0.0
     return Recall(float(hits.mean()), error, len(hits))
@@ -86,7 +128,8 @@ def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int], tar
         asked = "" if target is None else f" where {target:g} was asked for"
         warnings.warn(
             f"recall is {recall.value:.3f}{asked}, measured on {recall.sample} nodes: neighbours are missing from the "
-            f"graph. Look at more, by the options of search={search!r}: {dict(settings)}.",
+            "graph. Let the search look at more: raise n_probe of 'ivf', ef_search of 'hnsw' or n_trees of "
+            f"'nn_descent'; search={search!r} ran with {dict(settings)}.",
             LowRecallWarning,
             stacklevel=4,
         )

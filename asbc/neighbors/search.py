@@ -1,7 +1,7 @@
-"""Who is near whom: the one function for every kind of search.
+"""Who is near whom: one function for every kind of search.
 
-Approximate search is an index that proposes candidates; distances in double precision decide among them. So it may
-miss neighbours, and never gives a wrong distance. Rows with too few candidates are searched exactly.
+Approximate search has an index that proposes candidates, and distances in double precision decide among them. So it
+may miss neighbours, but never gives a wrong distance. Rows with fewer than k candidates are searched exactly.
 """
 
 from __future__ import annotations
@@ -36,39 +36,64 @@ def search_neighbors(
     recall: float = RECALL,
     **options: int,
 ) -> Neighbors:
-    """Nearest neighbours, exact unless another kind of search is asked for.
+    """Find the k nearest neighbours of every row of X, or of every query, among the rows of X.
 
-    Matrix products in single precision propose candidates, distances in double precision decide, and a bound on
-    the rounding error certifies that no other row can be nearer; rows that it cannot certify are searched again in
-    double precision. The answer depends neither on block sizes nor on threads.
+    The exact search is quick: matrix products in single precision propose candidates, distances in double precision
+    decide, and a bound on the rounding error certifies that no other row can be nearer. Rows that it cannot certify are
+    searched again in double precision. The answer depends neither on block sizes nor on threads.
 
     Parameters
     ----------
     X : (n, d) array of any real dtype
-    k : int
-    metric : {"euclidean", "cosine"}
+        The vectors.
+    k : int, default=30
+        Neighbours per node.
+    metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows to unit length first, which orders neighbours by angle. The distances are then
-        euclidean ones between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to what comes next.
-    queries : (m, d) array, optional
-        Search the neighbours of these among the rows of X. By default the nodes are the rows of X themselves, and
-        none is its own neighbour.
+        euclidean ones between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to the steps that follow.
+    queries : (m, d) array or None, default=None
+        Vectors whose neighbours among the rows of X are wanted. None takes the rows of X themselves, none of which is
+        its own neighbour.
     search : {"exact", "auto", "ivf", "hnsw", "nn_descent"}, default="exact"
-        ``"auto"`` is exact up to 20,000 rows, and by inverted lists above where they cost less. The others are
-        approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent (pynndescent); the
-        last two need ``asbc[scale]``. They may miss neighbours, never give a wrong distance, and measure their recall
-        on a sample; where it is not reached there is a :class:`asbc.LowRecallWarning`.
+        The kind of search. ``"auto"`` is exact up to 20,000 rows, and by inverted lists above where they cost less.
+        The last three are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
+        (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, but never give a wrong distance, and
+        measure their recall on a sample. Where it is not reached there is a :class:`LowRecallWarning`.
     recall : float, default=0.98
         The share of the neighbours that approximate search is to find. The exact neighbours of a sample of nodes tell
         how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes; where exact search would cost less than so
         many lists, it takes their place.
-    **options
-        Of approximate search: ``seed``; ``sample``, the nodes that recall is measured on (1000); ``n_lists`` and
-        ``n_probe`` of ``"ivf"``; ``links``, ``ef_construction`` and ``ef_search`` of ``"hnsw"``; ``n_trees`` of
-        ``"nn_descent"``. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
+    **options : int
+        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample`` (1000), the nodes
+        that recall is measured on. ``"ivf"``: ``n_lists``, the inverted lists (about 2 sqrt(n)); and ``n_probe``, the
+        lists that each node looks at. ``"hnsw"``: ``links`` (32) per node; ``ef_construction`` (100) and ``ef_search``,
+        the candidates kept while building and while searching. ``"nn_descent"``: ``n_trees``, the trees that it starts
+        from. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
 
     Returns
     -------
-    Neighbors with n (or m) rows
+    Neighbors
+        Of the n rows or m queries, nearest first, equal distances in order of index.
+
+    See Also
+    --------
+    GraphBuilder : searches, and does all the rest.
+    normalize : what ``metric="cosine"`` does to the rows.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+    >>> neighbors.indices
+    array([[1, 2],
+           [0, 2],
+           [1, 0]])
+    >>> neighbors.distances
+    array([[1., 3.],
+           [1., 2.],
+           [2., 3.]])
+    >>> asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1, queries=[[2.6]]).indices
+    array([[2]])
     """
     one_of(metric, "metric", ("euclidean", "cosine"))
     prepare = normalize if metric == "cosine" else as_vectors
@@ -82,6 +107,7 @@ def search_neighbors(
 
 
 def _prepared_queries(queries, X, prepare):
+    """The queries, checked and, for cosine, normalised, with as many columns as X."""
     Q = prepare(queries, "queries")
     if Q.shape[1] != X.shape[1]:
         raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
@@ -99,7 +125,10 @@ def search_approximately(
     sample: int = SAMPLE_NODES,
     **options: int,
 ) -> Neighbors:
-    """What ``search_neighbors(search=...)`` does once X is checked; `options` are those of :data:`OPTIONS`."""
+    """The approximate kinds of :func:`search_neighbors`, once X and the queries are checked.
+
+    `seed`, `sample` and the `options`, which are those of :data:`OPTIONS`, are explained there.
+    """
     n = len(X)
     check_search(search, n, options)
     check_recall(recall)
@@ -135,9 +164,11 @@ def search_approximately(
 
 
 def build_index(X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0):
-    """An index in memory, with ``candidates(X, vectors, rows, wanted)``, and the decision that led to it.
+    """An index in memory, which has the method ``candidates(X, vectors, rows, wanted)``, and the decision for it.
 
-    The index is None where exact search costs less.
+    Of the `vectors` (m, d), which are the `rows` (m,) of X or queries if that is None, it proposes about `wanted`
+    candidates each: ids (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them. The
+    index is None where exact search costs less.
     """
     settings = check_search(search, len(X), options)
     if search in ("auto", "ivf"):
@@ -157,9 +188,10 @@ def build_index(X: Floats, k: int, search: str, options: Mapping[str, Any], reca
 
 
 def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.float64], int]:
-    """Neighbours of some rows of X: indices and distances (m, k), and how many rows had to be searched exactly.
+    """Neighbours of some rows (m,) of X: indices and distances (m, k), and how many rows had to be searched exactly.
 
-    A row's answer does not depend on which other rows are asked for together with it.
+    Without an index (None) all rows are searched exactly, and none is counted. A row's answer does not depend on which
+    other rows are asked for together with it.
     """
     vectors = _take(X, rows)
     if index is None:
@@ -169,16 +201,18 @@ def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.floa
 
 
 def _take(X: Floats, rows: Ids) -> Floats:
+    """The given rows of X, as a contiguous array."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
         return X[rows[0] : rows[-1] + 1]  # a view: consecutive rows need no copy
     return np.ascontiguousarray(X[rows])
 
 
 def _decide(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
-    """The k nearest of the candidates by exact distance and then id; short rows are searched exactly.
+    """The k nearest of the candidates by distance and then id, and how many vectors had too few candidates.
 
-    `squared` are the candidates' distances if the index has them, in the bits of `listed_distances`; `own` are the
-    ids that the vectors have themselves in X, if they are rows of it.
+    Those are searched exactly. `squared` are the candidates' squared distances, the same to the last bit as
+    `listed_distances` gives, or None if the index does not know them. `own` (m,) are the rows of X that the vectors
+    are, or None if they are queries.
     """
     if squared is None:
         ids = np.sort(np.asarray(ids, np.int64), axis=1)

@@ -1,4 +1,4 @@
-"""Neighbours as the rest of the library passes them on, and what is worked out on them again and again."""
+"""What neighbours are: the type that all of the library passes on, its checks, and distances within neighbourhoods."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from asbc.kernels.distances import CHUNK, listed_distances, neighborhood_distances, pair_count
+from asbc.kernels.distances import NODES_PER_TASK, listed_distances, neighborhood_distances, pair_count
 from asbc.validation import Floats, as_vectors, true_or_false, whole_number
 
-# A block of neighbourhoods gives every thread this many tasks of CHUNK nodes: enough to balance the threads.
+# Nodes are worked on in blocks that give every thread this many tasks of NODES_PER_TASK nodes, so that threads finish
+# at about the same time.
 TASKS_PER_THREAD = 16
-MOST_PAIRS = 2**24  # distances among neighbours that a block holds at most, 8 bytes each: 128 MB
+MOST_PAIRS = 2**24  # distances among neighbours per block, at most; 8 bytes each make 128 MB
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,30 @@ class Neighbors:
     Attributes
     ----------
     indices : (n, k) int64
-        Nearest first; equal distances in order of index.
+        The rows of X that are each node's neighbours, nearest first; equal distances in order of index.
     distances : (n, k) float64
-        Euclidean. For ``metric="cosine"`` they lie between unit vectors.
-    first : int or None
-        The row of X that is the first node; the others follow it. None if the nodes are queries, not rows of X.
-    pairs : (n, p) float64 or None
-        Squared distances among each node's neighbours, if :func:`with_pairs` has put them here to be shared.
-    recall : float or None
+        The euclidean distances to them. For ``metric="cosine"`` they lie between unit vectors.
+    first : int or None, default=0
+        The row of X that is the first node; the other nodes are the rows after it. None if the nodes are queries.
+    pairs : (n, p) float64 or None, default=None
+        Squared distances among each node's neighbours, where they have been worked out once to be used several times.
+    recall : float or None, default=None
         After approximate search, the share of the exact neighbours that it found, measured on a sample of nodes.
+
+    See Also
+    --------
+    search_neighbors : finds them.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
+    >>> neighbors.n, neighbors.k
+    (3, 2)
+
+    Neighbours that another library has found can be passed on too:
+
+    >>> neighbors = asbc.Neighbors(np.array([[1], [0], [1]]), np.array([[1.0], [1.0], [2.0]]))
     """
 
     indices: NDArray[np.int64]
@@ -44,29 +60,77 @@ class Neighbors:
 
     @property
     def n(self) -> int:
+        """The number of nodes."""
         return self.indices.shape[0]
 
     @property
     def k(self) -> int:
+        """Neighbours per node."""
         return self.indices.shape[1]
 
     def head(self, k: int) -> Neighbors:
-        """The nearest `k` of these neighbours."""
+        """The nearest few of these neighbours.
+
+        Parameters
+        ----------
+        k : int
+            How many per node, at most as many as there are.
+
+        Returns
+        -------
+        Neighbors
+            Of the same n nodes.
+
+        See Also
+        --------
+        Neighbors.rows : all neighbours of some nodes.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2).head(1).indices
+        array([[1],
+               [0],
+               [1]])
+        """
         k = whole_number(k, "k", 1, self.k, "the neighbours there are")
         nearest = np.ascontiguousarray(self.indices[:, :k]), np.ascontiguousarray(self.distances[:, :k])
         return _as_sound_as(self, Neighbors(*nearest, self.first))
 
     def rows(self, start: int, stop: int) -> Neighbors:
-        """The neighbours of nodes `start` to `stop`."""
-        return _as_sound_as(
-            self,
-            Neighbors(
-                self.indices[start:stop],
-                self.distances[start:stop],
-                None if self.first is None else self.first + start,
-                None if self.pairs is None else self.pairs[start:stop],
-            ),
+        """The neighbours of some nodes that follow each other.
+
+        Parameters
+        ----------
+        start : int
+            The first node.
+        stop : int
+            The node after the last.
+
+        Returns
+        -------
+        Neighbors
+            Of ``stop - start`` nodes; its arrays are views.
+
+        See Also
+        --------
+        Neighbors.head : the nearest neighbours of all nodes.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> part = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2).rows(1, 3)
+        >>> part.indices, part.first
+        (array([[0, 2],
+               [1, 0]]), 1)
+        """
+        part = Neighbors(
+            self.indices[start:stop],
+            self.distances[start:stop],
+            None if self.first is None else self.first + start,
+            None if self.pairs is None else self.pairs[start:stop],
         )
+        return _as_sound_as(self, part)
 
     def to_distances(self, *, include_self: bool = False, n_columns: int | None = None) -> sparse.csr_array:
         """The distances as a sparse matrix, rows in ascending order, explicit zeros kept.
@@ -167,7 +231,7 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
 
 
 def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
-    """Refuse neighbours that do not belong to `X`; a few nodes are measured again to tell."""
+    """Refuse neighbours that do not belong to `X`: the distances of sixteen nodes are measured again and compared."""
     check_type(neighbors)
     last = int(neighbors.indices.max())
     if last >= len(X):
@@ -189,11 +253,11 @@ def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
 
 
 def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
-    """`X` checked against its neighbours. None is enough where they carry the distances among them."""
+    """`X`, checked and compared with its neighbours; None may stay None where they carry the distances among them."""
     if X is None and isinstance(neighbors, Neighbors) and neighbors.pairs is not None:
         check_type(neighbors)
         return None
-    vectors = as_vectors(X)  # type: ignore[arg-type]
+    vectors = as_vectors(X)
     check_neighbors(vectors, neighbors)
     return vectors
 
@@ -206,9 +270,10 @@ def with_pairs(X: Floats | None, neighbors: Neighbors) -> Neighbors:
 
 
 def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Blocks of nodes with the squared distances among their neighbours, so that memory does not grow with n.
+    """Blocks of nodes, each with the squared distances among its nodes' neighbours.
 
-    A block keeps every thread busy and is no larger than that: 7 MB with two threads and k = 30.
+    Memory does not grow with n: a block is as large as it must be to keep every thread busy, which is 7 MB with two
+    threads and k = 30.
     """
     for rows, block in blocks_with_pairs(X, neighbors):
         assert block.pairs is not None
@@ -217,14 +282,14 @@ def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slic
 
 def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, Neighbors]]:
     """The same blocks as neighbours that carry those distances."""
-    step = max(1, min(TASKS_PER_THREAD * CHUNK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
+    step = max(1, min(TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
         rows = slice(start, min(start + step, neighbors.n))
         yield rows, with_pairs(X, neighbors.rows(rows.start, rows.stop))
 
 
 def kth_distance(neighbors: Neighbors, k: int) -> NDArray[np.float64]:
-    """Distance to the k-th neighbour; where duplicates make that zero, the smallest above zero, if there is one."""
+    """Distance (n,) to the k-th neighbour; where duplicates make it zero, the least distance above zero, if any."""
     distances = neighbors.distances
     positive = np.where(distances > 0, distances, np.inf).min(axis=1)
     at_k = distances[:, k - 1]

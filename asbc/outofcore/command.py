@@ -1,4 +1,4 @@
-"""The command ``asbc-build``."""
+"""The command ``asbc-build``: what it takes from the command line, and what it prints."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--n-grid", type=int, default=12, metavar="N", help="of the spectral rule: bandwidths considered per node")
     add("--refine", action="store_true", help="of the spectral rule: search on between grid points")
-    add("--beta", type=float, default=2.0, help="of the perplexity rule")
-    add("--k-min", type=int, default=6, metavar="N", help="the least neighbours that NNK may leave a node")
+    add("--beta", type=float, default=2.0, help="of the perplexity rule: neighbours, as a multiple of the dimension")
+    add("--k-min", type=int, default=6, metavar="N", help="the least number of neighbours per node with NNK weights")
     add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
     add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how the two directions of an edge meet")
     add("--metric", choices=METRICS, default="euclidean", help="cosine scales every vector to unit length first")
     add("--dimension", choices=ESTIMATORS, default="mst", help="the estimate of intrinsic dimension")
-    add("--seed", type=int, default=0, help="of the dimension, the lists and the sample that recall is measured on")
+    add("--seed", type=int, default=0, help="draws what is random: dimension, lists, the sample that measures recall")
     search = parser.add_argument_group("the search", "options that belong to another kind of search are refused")
     add = search.add_argument
     add(
@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rule(args: argparse.Namespace) -> Bandwidth:
-    k_mle = min(10, args.k_cand)  # with fewer than ten candidates, the last of them
+    k_mle = min(10, args.k_cand)  # where there are fewer than ten candidates per node, the last of them
     rules = {
         "spectral": lambda: SpectralBandwidth(gamma=args.gamma, n_grid=args.n_grid, refine=args.refine, k_mle=k_mle),
         "perplexity": lambda: Perplexity(beta=args.beta),

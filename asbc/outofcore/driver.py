@@ -1,14 +1,11 @@
-"""From a file of embeddings to a graph on disk, block by block.
+"""How a file of embeddings becomes a graph on disk, block by block, and goes on after it was stopped.
 
 The work is cut into stages, and a stage into blocks of nodes. A block reads memory maps and the parts of earlier
 stages, and writes one part: whole, under its final name, or not at all. So memory is bounded by the block, a build
 that was killed goes on with the parts that are missing, and blocks may run anywhere in any order. What a block writes
 depends on nothing but the plan, the vectors and earlier parts, which makes the result the same to the last bit
-for every engine, number of workers and history of interruptions.
-
-Stages: ``check`` the vectors; ``assign`` rows to inverted lists and write the ``lists`` (``ivf`` only); ``neighbors``;
-``survey`` (what a rule that needs all nodes asks of each
-block, as often as it asks); ``rows`` (dimension, bandwidth, weights); ``transpose`` the edges and put the ``graph`` together; then parts are joined.
+for every engine, number of workers and history of interruptions. :mod:`asbc.outofcore.stages` lists the stages; at the
+end the parts of all blocks are joined.
 """
 
 from __future__ import annotations
@@ -58,8 +55,8 @@ from asbc.outofcore.storage import (
 from asbc.validation import as_vectors, normalize
 from asbc.weights import warn_of_empty_rows
 
-BLOCK_NODES = 16384
-NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
+BLOCK_NODES = 16384  # nodes per block, unless another number is asked for
+NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")  # one number per node each
 
 
 def build_graph(
@@ -75,28 +72,51 @@ def build_graph(
     workers: int = 2,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Build a graph on disk. Started again after an interruption, it goes on where it was.
+    """Build a graph on disk, block by block, or go on with a build that was stopped.
 
     Parameters
     ----------
-    source : path
-        ``.npy`` file (n, d), a folder of the embedding store, or a URL that fsspec reads, which is copied first.
-    folder : path
-        The build's own folder. Another build of the same plan is continued there; any other is refused.
-    builder : GraphBuilder, optional
-        Weights, bandwidth, metric and the rest; ``GraphBuilder()`` if None, whose metric is euclidean.
-    search, search_options : optional
-        In place of the builder's. ``"hnsw"`` and ``"nn_descent"`` hold all vectors in memory.
-    block : int
-        Nodes per block. Memory goes with it, results do not.
-    engine, scheduler, workers
-        See :func:`asbc.outofcore.engine.open_engine`.
-    progress : bool
-        Show bars with the time left.
+    source : str or path
+        The vectors: an ``.npy`` file (n, d), a folder of the embedding store, or a URL that fsspec reads, which is
+        copied into the folder first.
+    folder : str or path
+        Where the graph goes, a folder of its own. A build that was stopped there goes on if the arguments are the same.
+    builder : GraphBuilder or None, default=None
+        Weights, bandwidth, metric and the rest; None takes ``GraphBuilder()``, whose metric is euclidean.
+    search : {"auto", "exact", "ivf", "hnsw", "nn_descent"} or None, default=None
+        How neighbours are found; None takes the builder's. The last two hold all vectors in memory.
+    search_options : mapping or None, default=None
+        Options of the search, such as ``{"n_probe": 16}``; None takes the builder's.
+    block : int, default=16384
+        Nodes per block. Memory grows with it; the result does not depend on it.
+    engine : {"local", "dask"}, default="local"
+        Where blocks run: in this process, or on the workers of a Dask cluster.
+    scheduler : str or None, default=None
+        For "dask": the address of a running scheduler, or its scheduler file. None starts a cluster on this machine.
+    workers : int, default=2
+        For "dask" without a scheduler: the processes of the cluster that is started, one thread each.
+    progress : bool, default=False
+        Whether to show bars with the time left.
 
     Returns
     -------
-    The manifest. :func:`asbc.load_graph` opens the graph.
+    dict
+        The manifest: the settings, the recall of the search, and the dtype and shape of every file.
+
+    See Also
+    --------
+    asbc.load_graph, asbc.load_nodes, asbc.load_rows : open what was built.
+    asbc.GraphBuilder : the same in memory.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> from asbc.build import build_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     asbc.load_graph(f"{folder}/graph").shape, manifest["k"]
+    ((60, 60), 30)
     """
     folder = Path(folder).absolute()  # workers of a cluster have working directories of their own
     builder = clone(builder) if builder is not None else GraphBuilder()
@@ -119,14 +139,14 @@ def build_graph(
             if (folder / "manifest.json").is_file():
                 return _finished(folder)
         else:
-            # A start that was killed as it wrote its plan has left no more than that behind.
+            # A build that was killed while it wrote its plan has left a temporary file: no reason to refuse the folder.
             names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
             strangers = [name for name in names if name not in ("build.lock", "source")]
             if strangers:
                 raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
             check_space(folder, plan)
             write_json(folder / "plan.json", plan)
-        # Where the vectors are may change between starts, so it is not part of the plan.
+        # Not part of the plan, which must stay the same: the vectors may have been moved between two starts.
         write_json(folder / "scratch" / "source.json", {"path": os.fspath(vectors_path.resolve())})
         sweep(folder)
         with open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
@@ -134,7 +154,7 @@ def build_graph(
 
 
 def _finished(folder: Path) -> dict[str, Any]:
-    """The manifest of a build that is done, after a look at the size of its files."""
+    """The manifest of a finished build, after a check that its files are there and have the right size."""
     try:
         manifest = read_graph_manifest(folder)
         check_files(folder, manifest)
@@ -142,12 +162,12 @@ def _finished(folder: Path) -> dict[str, Any]:
         raise BuildError(
             f"{error} The build had finished, and its parts are gone: remove {folder} and build it anew."
         ) from error
-    shutil.rmtree(folder / "scratch", ignore_errors=True)  # a kill may have come just before that
+    shutil.rmtree(folder / "scratch", ignore_errors=True)  # still there if the build was killed at its very end
     return manifest
 
 
 class _Build:
-    """What happens between the blocks: it starts stages, and works out what needs all nodes."""
+    """A build in progress: it runs the stages in order and does, between them, the work that needs all nodes."""
 
     def __init__(self, folder: Path, plan: dict[str, Any], engine, progress: bool):
         self.folder = folder
@@ -158,6 +178,7 @@ class _Build:
         self.resumed: dict[str, int] = {}
 
     def finish(self) -> dict[str, Any]:
+        """Do all that is not done yet, write the manifest, and return it."""
         begun = time.perf_counter()
         self._prepare()
         self._search()
@@ -180,7 +201,7 @@ class _Build:
                 "cores": os.cpu_count(),
                 "seconds": {name: round(value, 3) for name, value in self.progress.seconds.items()},
                 "total_seconds": round(time.perf_counter() - begun, 3),
-                # Of this process: it does all the work of the local engine and little of a cluster's.
+                # Of this process, which does all the work of the local engine but little of the work of a cluster.
                 "cpu_seconds": round(own.ru_utime + own.ru_stime, 3),
                 "peak_bytes": own.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
                 "blocks_found_finished": self.resumed,
@@ -191,23 +212,25 @@ class _Build:
         return manifest
 
     def _stage(self, stage: str) -> None:
+        """Run those blocks of a stage whose parts are missing."""
         blocks = range(self.job.count(stage))
         missing = [block for block in blocks if not self.job.part(stage, block).is_file()]
         self.resumed[stage] = len(blocks) - len(missing)
         self._run(stage, run_block, stage, missing, len(blocks))
 
     def _run(self, name: str, function, stage: str, blocks: list[int], total: int) -> None:
-        """Call `function` for some of a stage's `total` blocks, with a bar of that name."""
+        """Call `function` for some of a stage's `total` blocks, and show a bar called `name`."""
         with self.progress.blocks(name, total, total - len(blocks)) as advance:
             for _ in self.engine.run(function, os.fspath(self.folder), stage, blocks):
                 advance()
 
     def _once(self, path: Path, make: Callable[[], NDArray]) -> None:
-        """Make one array that belongs to no block, unless an earlier start has."""
+        """Make and write an array that belongs to no block, unless an earlier start has written it."""
         if not path.is_file():
             write_array(path, make())
 
     def _prepare(self) -> None:
+        """Check the vectors, compare those that were checked before, and convert them if kernels cannot read them."""
         checked = [block for block, path in enumerate(self.job.parts("check")) if path.is_file()]
         if checked:
             self._run("compare", compare_block, "check", checked, len(checked))
@@ -291,8 +314,7 @@ class _Build:
     def _survey(self) -> None:
         """Bring the rule, and the estimate of dimension, to a form that looks at nodes one by one.
 
-        Each round asks every block for what the rule needs of it, and lets the rule resolve itself with the answers,
-        which lie in memory maps: at most some arrays with one number per node are held.
+        Each round asks every block for what the rule needs, and resolves the rule with the joined answers, on disk.
         """
         job = self.job
         if self.plan["builder"]["dimension"] == "two_nn" and not (job.scratch / "log_ratio.npy").is_file():
@@ -330,9 +352,9 @@ class _Build:
         return joined
 
     def _fill_bandwidths(self) -> None:
-        """Nodes whose neighbours all coincide take the median bandwidth of the others, known only now.
+        """Give nodes that coincide with all their neighbours the median bandwidth of the others, known only now.
 
-        Their weights do not depend on it: all distances are zero.
+        Their weights need no change: where all distances are zero, they do not depend on the bandwidth.
         """
         if (self.job.scratch / "filled.npy").is_file():
             return
@@ -342,6 +364,7 @@ class _Build:
         write_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
 
     def _join(self) -> dict[str, Any]:
+        """Join the parts of all blocks into the files of the finished graph; returns the manifest."""
         job, plan = self.job, self.plan
         n, k = plan["n"], plan["k"]
         files: dict[str, dict[str, Any]] = {}
@@ -365,7 +388,7 @@ class _Build:
         counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
         indptr = np.concatenate([[0], np.cumsum(counts)])
         edges = int(indptr[-1])
-        # One dtype for both, or scipy would convert, and so read, all of them.
+        # indptr and indices have one dtype: scipy converts them otherwise, and so would read the whole file.
         index_type = np.int32 if max(edges, n) < 2**31 else np.int64
         write_array(self.folder / "graph/indptr.npy", indptr.astype(index_type))
         files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1]}
@@ -391,7 +414,7 @@ def _slices(array: NDArray, step: int) -> Iterator[NDArray]:
 
 
 def _list_groups(starts: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-    """Cut the lists into groups of about `block` rows: the first list of each, and the number of lists."""
+    """Cut the lists into groups of about `block` rows: the first list of each group, then the number of lists."""
     firsts = [0]
     for number in range(1, len(starts) - 1):
         if starts[number + 1] - starts[firsts[-1]] > block:
@@ -400,6 +423,7 @@ def _list_groups(starts: NDArray[np.int64], block: int) -> NDArray[np.int64]:
 
 
 def _measured(job: BuildFolder) -> Recall:
+    """The recall of the index, on a sample of the nodes."""
     k = job.plan["k"]
     return measure_recall(
         job.X,

@@ -23,9 +23,9 @@ from asbc.version import __version__
 
 Work = Callable[[str, str, int], None]
 
-CONNECT_SECONDS = 8  # that a scheduler has to answer
-WORKER_SECONDS = 60  # that a scheduler has to find a worker
-_one_at_a_time = threading.Lock()
+CONNECT_SECONDS = 8  # how long a scheduler may take to answer
+WORKER_SECONDS = 60  # how long a scheduler may take to have its first worker
+_one_at_a_time = threading.Lock()  # held while a worker's process runs a block
 
 
 class LocalEngine:
@@ -34,13 +34,20 @@ class LocalEngine:
     name = "local"
 
     def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        """Run the blocks of a stage, and yield each when it is done."""
         for block in blocks:
             function(folder, stage, block)
             yield block
 
 
 class DaskEngine:
-    """Blocks as tasks of a Dask cluster."""
+    """Blocks as tasks of a Dask cluster, several at a time, each on one worker.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+        A client of the cluster.
+    """
 
     name = "dask"
 
@@ -48,6 +55,7 @@ class DaskEngine:
         self._client = client
 
     def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        """Run the blocks of a stage, and yield each when it is done, in no order."""
         from concurrent.futures import CancelledError
 
         from dask.distributed import KilledWorker, as_completed
@@ -60,11 +68,13 @@ class DaskEngine:
         futures = {}
         try:
             for block in blocks:
-                # A key of its own: a build that was removed and started anew must not be answered from memory.
+                # A key that is never used again: otherwise Dask would take the blocks of a build that was removed and
+                # started anew for done, because it remembers tasks by their key.
                 key = f"{stage}-{block}-{uuid.uuid4().hex}"
                 futures[self._client.submit(_on_worker, function, folder, stage, block, pure=False, key=key)] = block
             for future in as_completed(list(futures)):
-                # Nobody but a client that lost its scheduler cancels: errors of the block arrive as they were raised.
+                # A task is cancelled only where the client has lost its scheduler. An error in the block itself
+                # arrives as the exception that it raised.
                 if future.status == "cancelled":
                     raise lost
                 try:
@@ -84,12 +94,12 @@ class DaskEngine:
 
 
 def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
-    """Run one block on the threads that the worker was given, whatever libraries would take by themselves."""
+    """Run one block on as many threads as the worker was given; by themselves libraries would take all cores."""
     import numba
     from dask.distributed import get_worker
 
     threads = max(1, min(get_worker().state.nthreads, numba.get_num_threads()))
-    # Compiled code with its own threads must not be entered by two tasks of one process.
+    # Compiled code starts threads of its own, which two tasks of one process must not do at the same time.
     with _one_at_a_time:
         numba.set_num_threads(threads)
         try:
@@ -102,6 +112,7 @@ def _on_worker(function: Work, folder: str, stage: str, block: int) -> None:
 
 
 def _stamp(folder: str) -> int:
+    """A checksum of the build's plan, by which a worker tells that it sees the same folder."""
     with open(os.path.join(folder, "plan.json"), "rb") as file:
         return zlib.crc32(file.read())
 
@@ -126,17 +137,19 @@ def _sees(folder: str, stamp: int) -> str | None:
 
 @contextmanager
 def open_engine(engine: str, folder: str, *, scheduler: str | None = None, workers: int = 2) -> Iterator:
-    """The engine by name.
+    """The engine of that name, for as long as the ``with`` block lasts.
 
     Parameters
     ----------
     engine : {"local", "dask"}
+        Where blocks run: in this process, or on the workers of a Dask cluster.
     folder : str
         Where the build writes. All workers must see it.
-    scheduler : str, optional
-        Address of a running Dask scheduler, or the file that it wrote. By default a cluster is started on this machine.
-    workers : int
-        Processes of that cluster, one thread each.
+    scheduler : str or None, default=None
+        For "dask": the address of a running scheduler, or the file that it wrote. None starts a cluster on this
+        machine.
+    workers : int, default=2
+        For "dask" without a scheduler: the processes of the cluster that is started, one thread each.
     """
     if engine == "local":
         if scheduler is not None:
@@ -151,7 +164,8 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
     except ImportError as error:
         raise ImportError("engine='dask' needs dask and distributed: pip install 'asbc[scale]'.") from error
     if scheduler is None:
-        # No memory limit: Dask counts pages of memory maps, which the system takes back when it needs them.
+        # No memory limit: Dask would count the pages of memory maps, although the system takes them back when it needs
+        # memory, and would end workers for them.
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
         )
@@ -163,11 +177,11 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
         if os.path.isfile(scheduler):
             with open(scheduler) as file:
                 address = json.load(file)["address"]
-        # In a thread of its own, because a notebook has a loop running in this one.
+        # In a thread of its own, because a notebook has an event loop running in this one.
         with ThreadPoolExecutor(1) as pool:
             pool.submit(asyncio.run, _greet(address)).result()
         client = Client(address, timeout=CONNECT_SECONDS)
-    except Exception as error:  # what a peer that is not Dask sends may fail in any way
+    except Exception as error:  # if something else than Dask answers at that address, reading it may fail in any way
         reason = str(error) or f"nothing came back in {CONNECT_SECONDS} s"
         raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}: {reason}).") from error
     try:
@@ -175,7 +189,7 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
     finally:
         loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
         levels = [logger.level for logger in loggers]
-        if client.status != "running":  # it is looking for its scheduler, and would log a traceback when told to stop
+        if client.status != "running":  # it is looking for its lost scheduler, and would log a traceback when closed
             for logger in loggers:
                 logger.setLevel(logging.CRITICAL)
         client.close(timeout=CONNECT_SECONDS)
@@ -184,7 +198,10 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
 
 
 async def _greet(address: str) -> None:
-    """Ask the scheduler who it is. A client would wait without limit for a peer that accepts and says nothing."""
+    """Ask whoever answers at `address` whether it is a Dask scheduler.
+
+    A Dask client would wait without limit for a server that accepts the connection and says nothing.
+    """
     from distributed import rpc
     from distributed.security import Security
 
@@ -200,6 +217,7 @@ async def _greet(address: str) -> None:
 
 
 def _checked(client, folder: str):
+    """The client, after a check that there are workers and that all of them can work in the folder."""
     from distributed.comm import CommClosedError
 
     try:

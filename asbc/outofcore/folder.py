@@ -1,4 +1,4 @@
-"""A build's folder as its blocks see it: the plan, the memory maps, and where the parts are."""
+"""Where everything is in a build's folder: the plan, the memory maps, and the part of each stage and block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ MADE_ANEW = "Remove it and start again, and it is made anew."
 
 
 class BuildFolder:
-    """A build's folder as its blocks see it: the plan, the memory maps, and where parts are."""
+    """A build's folder as its blocks see it: the plan, the memory maps, and where the parts are.
+
+    Parameters
+    ----------
+    folder : Path
+        The build's folder, in which ``plan.json`` is written.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -37,35 +43,42 @@ class BuildFolder:
         return self.plan["bandwidth"] is not None
 
     def part(self, stage: str, block: int) -> Path:
+        """The file that a block of a stage writes."""
         return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
 
     def parts(self, stage: str) -> list[Path]:
+        """The files of all blocks of a stage, in order."""
         return [self.part(stage, block) for block in range(self.count(stage))]
 
     def count(self, stage: str) -> int:
+        """How many blocks a stage has; those of ``lists`` are groups of lists, all others are blocks of nodes."""
         if stage == "lists":
             return len(self.array("first_lists")) - 1
         return -(-self.plan["n"] // self.plan["block"])
 
     def nodes(self, block: int) -> tuple[int, int]:
+        """The first node of a block, and the node after its last."""
         start = block * self.plan["block"]
         return start, min(start + self.plan["block"], self.plan["n"])
 
     def array(self, name: str) -> NDArray:
+        """An array that belongs to no block, as a memory map."""
         return open_part(self.scratch / f"{name}.npy")
 
     @functools.cached_property
     def source(self) -> NDArray:
+        """The vectors as they were given (n, d), a memory map."""
         path = Path(read_json(self.scratch / "source.json")["path"])
         return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
 
     @functools.cached_property
     def X(self) -> Floats:
+        """The vectors as kernels read them (n, d): float32 or float64, of unit length if the metric is cosine."""
         return open_array(self.converted) if converted(self.plan) else self.source
 
     @functools.cached_property
     def center(self) -> float:
-        """The median bandwidth, once all are known."""
+        """The median bandwidth, which is known once the stage ``rows`` is done."""
         return float(np.median(self.array("filled")))
 
     @functools.cached_property
@@ -79,7 +92,7 @@ class BuildFolder:
         return self.rule_after(int(read_json(self.scratch / "rule.json")["surveys"]))
 
     def rule_after(self, surveys: int) -> Bandwidth:
-        """The rule for sigma after so many surveys of all blocks; after none of them, it is the plan's."""
+        """The rule for sigma after that number of surveys of all blocks; after 0 it is the rule of the plan."""
         if surveys == 0:
             return rule_from_json(self.plan["bandwidth"])
         folder = self.scratch / f"rule-{surveys}"
@@ -87,7 +100,7 @@ class BuildFolder:
 
     @functools.cached_property
     def dimension(self) -> Dimension:
-        """The estimate of dimension, which looks at nodes one by one."""
+        """The estimate of dimension, resolved to one that looks at nodes one by one."""
         settings = self.plan["builder"]
         estimate = Dimension(settings["dimension"], n_rep=settings["n_rep"], k=min(10, self.plan["k"]))
         return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
@@ -99,6 +112,7 @@ class BuildFolder:
 
     @functools.cached_property
     def index(self):
+        """The index that finds candidates, as :func:`asbc.neighbors.search.build_index` has; None for exact search."""
         search, options = self.search["search"], self.search["options"]
         if search == "ivf":
             return InvertedLists(
@@ -121,6 +135,7 @@ class BuildFolder:
 
 
 def open_part(path: Path, dtype: Any = None) -> NDArray:
+    """A scratch array as a memory map; the error of a damaged one says that it may be removed."""
     try:
         return open_array(path, dtype)
     except GraphFileError as error:
@@ -130,8 +145,8 @@ def open_part(path: Path, dtype: Any = None) -> NDArray:
 def opened(folder: str) -> BuildFolder:
     """A build's folder, with its maps and its index kept open from block to block.
 
-    Every start of a build writes ``source.json`` anew. So a worker that outlives one start and serves the next sees
-    another time of writing, and opens the folder afresh.
+    Every start of a build writes ``source.json`` anew. A worker of a cluster may outlive one start and serve the next;
+    it then sees that the file was written at another time, and opens the folder afresh.
     """
     return _opened(folder, os.stat(os.path.join(folder, "scratch", "source.json")).st_mtime_ns)
 

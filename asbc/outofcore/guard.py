@@ -1,4 +1,4 @@
-"""A build's folder kept safe: one build at a time, clear words for a full disk, no remains of killed writers."""
+"""What keeps a build's folder safe: one build at a time, clear words for a full disk, no remains of killed writers."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def clear_errors(folder: Path) -> Iterator[None]:
+    """Turn the system's error for a full disk into a BuildError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -46,7 +47,7 @@ def clear_errors(folder: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what writers that were killed have left."""
+    """Remove the temporary files that a killed build has left."""
     own = (folder.glob(f".{name}.json.*") for name in ("plan", "manifest", "timing"))
     places = itertools.chain(*own, *((folder / name).rglob(".*") for name in ("scratch", "graph", "nodes", "rows")))
     for leftover in places:

@@ -1,4 +1,4 @@
-"""What a build will do, written down before it begins: a build that goes on must find the same plan again."""
+"""What a build will do, written down before it begins: a build that goes on later must have the same plan."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
 
 
 def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
-    """k_cand and k_min for a trial: its memory grows with the cube of k, so a large k is tried as a smaller one."""
-    # A rule that looks at a certain neighbour must find it.
+    """k_cand and k_min for the trial, in which a k above TRIAL_K is replaced by a smaller one."""
+    # A rule that looks at a certain neighbour, such as the k_mle-th, needs at least that many.
     ranks = [] if builder.bandwidth is None else builder.bandwidth.get_params(deep=False).items()
     ranks = [value for name, value in ranks if name.startswith("k") and isinstance(value, int | np.integer)]
     k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
@@ -75,9 +75,14 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
     Parameters
     ----------
     rule : Bandwidth
-        asbc's own, or a class of one's own that can be imported.
-    folder : Path, optional
+        A rule of asbc, or of a class of one's own that can be imported.
+    folder : Path or None, default=None
         Where parameters that are arrays are written; without it they are refused.
+
+    Returns
+    -------
+    dict
+        ``{"rule": name, "parameters": {...}}``.
     """
     kind = type(rule)
     own = getattr(asbc.bandwidth, kind.__name__, None) is kind
@@ -99,7 +104,7 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
 
 
 def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Bandwidth:
-    """The rule that :func:`rule_to_json` has written."""
+    """The rule that :func:`rule_to_json` has written; `folder` is where it wrote arrays."""
     parameters = dict(content["parameters"])
     module, _, name = content["rule"].rpartition(":")
     found: Any = importlib.import_module(module) if module else asbc.bandwidth
@@ -114,12 +119,12 @@ def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Ba
 
 
 def converted(plan: Mapping[str, Any]) -> bool:
-    """Whether vectors must be written anew before kernels can read them from a memory map."""
+    """Whether the vectors must be written again, converted, before kernels can read them from a memory map."""
     return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan says of the vectors: enough to notice that they are not those of the last start."""
+    """What the plan says of the vectors: shape, dtype, and a checksum that shows whether they have changed."""
     if vectors.ndim != 2:
         raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
     if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
@@ -143,11 +148,12 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
 
 
 def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to go on with a build whose plan is another one; the error names what differs."""
     stored = read_json(folder / "plan.json")
     for key in sorted(stored.keys() | plan.keys()):
         before, after = stored.get(key), plan.get(key)
         if before != after:
-            if isinstance(before, dict) and isinstance(after, dict):  # what of it differs
+            if isinstance(before, dict) and isinstance(after, dict):  # name the first setting in it that differs
                 key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
                 before, after = before.get(key), after.get(key)
             what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {before!r}"
@@ -158,6 +164,7 @@ def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 
 def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to begin where the disk is too small for the scratch files and the result."""
     n, d, k = plan["n"], plan["d"], plan["k"]
     copies = (plan["search"] in ("auto", "ivf")) + converted(plan)
     options = check_search(plan["search"], n, plan["search_options"])

@@ -1,4 +1,4 @@
-"""How far a build is, on the terminal or, now and then, in a log file. Nothing but the standard library is needed."""
+"""How far a build has come: a bar on a terminal, or a line in a log file now and then."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-BAR_CHARACTERS = 30
-REDRAW_SECONDS = 0.1
-LOG_SECONDS = 20  # between two lines where there is no terminal to redraw
+BAR_CHARACTERS = 30  # width of a full bar
+REDRAW_SECONDS = 0.1  # at least, between two drawings of a bar on a terminal
+LOG_SECONDS = 20  # at least, between two lines where there is no terminal
 
 
 class Progress:
@@ -28,7 +28,7 @@ class Progress:
 
     @contextmanager
     def blocks(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-        """A stage of `total` blocks, of which some were done before; call what is yielded after each further one."""
+        """A stage of `total` blocks, `done` of which were done before; call what is yielded after each further one."""
         start = said = time.perf_counter()
         count = done
 
@@ -48,7 +48,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Work that is not cut into blocks: a line that says no more than that it goes on."""
+        """Work that is not cut into blocks: a line that says that it runs, and then how long it took."""
         start = time.perf_counter()
         if self.terminal:
             self._say("...", name)

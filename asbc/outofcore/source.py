@@ -1,4 +1,4 @@
-"""Where a build's vectors are: a file, an entry of the embedding store, or a URL that is copied first."""
+"""Where a build's vectors come from: a file, an entry of the embedding store, or a URL that is copied first."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def is_url(source: str | os.PathLike) -> bool:
+    """Whether `source` is a URL, not a path of this file system."""
     return "://" in os.fspath(source)
 
 
@@ -54,7 +55,7 @@ def local_copy(source: str, folder: Path) -> Path:
         return copy
     for leftover in copy.parent.glob(".*"):
         leftover.unlink()
-    arrived = folder / "source" / "arrived.npy"  # a copy gets its name once it is known to be whole
+    arrived = folder / "source" / "arrived.npy"  # the copy gets its real name once it is known to be whole
     try:
         with fsspec.open(source, "rb") as remote, whole_file(arrived) as file:
             shutil.copyfileobj(remote, file, 2**24)

@@ -1,6 +1,14 @@
-"""What one block of a build does: it reads memory maps and earlier parts, and gives the arrays of its own part.
+"""What one block of a build does, stage by stage: it reads memory maps and earlier parts, and makes its own part.
 
-Nothing here depends on the engine, on other blocks of the same stage, or on what ran before.
+Nothing here depends on the engine, on other blocks of the same stage, or on what ran before. The stages are, in order:
+
+- ``check``: are the vectors finite?
+- ``assign`` and ``lists`` (only with search "ivf"): find the list of each row, and write the lists.
+- ``neighbors``: find the neighbours of each node.
+- ``survey-0``, ``survey-1``, ...: what a rule that needs all nodes asks of each block, as often as it asks.
+- ``rows``: dimension, bandwidth and weights of each node.
+- ``transpose`` (only for symmetric graphs): sort the edges by the node that they end in.
+- ``graph``: put the two directions of the edges together.
 """
 
 from __future__ import annotations
@@ -22,12 +30,12 @@ from asbc.outofcore.storage import GraphFileError, read_part, write_array, write
 from asbc.rows import solve_rows, survey_rows
 from asbc.weights import count_empty, normalize_weights, sharpen
 
-# An edge on its way to the block of its column.
+# An edge of the directed graph, sorted by column so that it can be found by the node that it ends in.
 EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
 
 
 def run_block(folder: str, stage: str, block: int) -> None:
-    """Do one block of a stage and write its part, unless it is there. Workers call this."""
+    """Do one block of a stage and write its part, unless the part is there already. Engines call this."""
     job = opened(folder)
     path = job.part(stage, block)
     if path.is_file():
@@ -41,6 +49,7 @@ def run_block(folder: str, stage: str, block: int) -> None:
 
 
 def _check(job: BuildFolder, block: int):
+    """Refuse vectors that cannot be worked with, and keep a checksum of the others."""
     start, stop = job.nodes(block)
     finite = np.isfinite(job.source[start:stop]).all(axis=1)
     if not finite.all():
@@ -69,25 +78,28 @@ def compare_block(folder: str, stage: str, block: int) -> None:
 
 
 def _assign(job: BuildFolder, block: int):
+    """The lists that each row will look at, nearest first."""
     start, stop = job.nodes(block)
     n_probe = job.search["options"]["n_probe"]
     return {"probes": nearest_lists(job.array("centroids"), job.X[start:stop], n_probe)}
 
 
 def _lists(job: BuildFolder, block: int):
+    """The residuals of one group of lists."""
     first, last = job.array("first_lists")[block : block + 2]
     starts, members = job.array("starts"), job.array("members")
     return residuals(job.X, job.array("centroids"), members[starts[first] : starts[last]], job.array("probes")[:, 0])
 
 
 def _neighbors(job: BuildFolder, block: int):
+    """The neighbours of each node."""
     rows = np.arange(*job.nodes(block))
     indices, distances, repaired = find_rows(job.X, rows, job.index, job.plan["k"])
     return {"indices": indices, "distances": distances, "repaired": np.array(repaired)}
 
 
 def _survey(job: BuildFolder, block: int, surveys: int):
-    """What the rule, as it is after so many surveys, asks of a block before it can look at nodes one by one."""
+    """What the rule, after that number of earlier surveys, still needs to know of a block."""
     neighbors = job.neighbors(block)
     rule = job.rule_after(surveys)
     if not rule.uses_dimension:
@@ -108,6 +120,7 @@ def _dimension_of(job: BuildFolder, block: int, neighbors: Neighbors) -> NDArray
 
 
 def _rows(job: BuildFolder, block: int):
+    """Dimension, bandwidth and weights of each node."""
     neighbors = job.neighbors(block)
     settings = job.plan["builder"]
     if not job.weighted:
@@ -149,7 +162,10 @@ def _directed(job: BuildFolder, block: int) -> tuple[NDArray[np.float64], sparse
 
 
 def _transpose(job: BuildFolder, block: int):
-    """The block's edges in order of column, so that every later block finds those that end in it side by side."""
+    """The edges that start in this block, sorted by the node that they end in.
+
+    A block of the stage ``graph`` then finds those that end in its own nodes side by side.
+    """
     start, _ = job.nodes(block)
     edges = _directed(job, block)[1].tocoo()
     order = np.lexsort((edges.row, edges.col))
@@ -159,6 +175,7 @@ def _transpose(job: BuildFolder, block: int):
 
 
 def _graph(job: BuildFolder, block: int):
+    """The block's rows of the finished graph."""
     start, stop = job.nodes(block)
     weights, graph = _directed(job, block)
     symmetrize = job.plan["builder"]["symmetrize"]

@@ -1,10 +1,10 @@
-"""Graphs on disk: plain ``.npy`` arrays that are read as memory maps, and a manifest that says what they are.
+"""What a graph on disk looks like: plain ``.npy`` arrays, read as memory maps, and a manifest that describes them.
 
 A finished folder holds::
 
     manifest.json                                   settings, recall, and every file's dtype, shape and size
     graph/indptr.npy  indices.npy  data.npy         the adjacency matrix as CSR
-    nodes/sigma.npy   effective_rank.npy  ...       one number a node
+    nodes/sigma.npy   effective_rank.npy  ...       (n,): one number per node
     rows/indices.npy  distances.npy  weights.npy    (n, k): each node's candidates before symmetrising
 """
 
@@ -24,7 +24,7 @@ from scipy import sparse
 from asbc.files import whole_file
 from asbc.neighbors.types import Neighbors
 
-FORMAT = 1
+FORMAT = 1  # number of the layout above; it rises when older versions could no longer read it
 _CSR = ("indptr", "indices", "data")
 
 
@@ -33,17 +33,35 @@ class GraphFileError(ValueError):
 
 
 def load_graph(path: str | os.PathLike) -> sparse.csr_array:
-    """The adjacency matrix that ``asbc-build`` has written.
+    """Open the adjacency matrix that ``asbc-build`` or ``build_graph`` has written.
 
     Its arrays are memory maps: nothing is read until it is used, and rows that are not asked for stay on disk.
 
     Parameters
     ----------
-    path : the folder of a finished build
+    path : str or path
+        The folder of a finished build.
 
     Returns
     -------
-    (n, n) CSR array, read-only
+    (n, n) scipy.sparse.csr_array
+        Read-only.
+
+    See Also
+    --------
+    load_nodes : bandwidth and dimension of every node.
+    load_rows : the neighbours of every node, and their weights before symmetrising.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> from asbc.build import build_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     graph = asbc.load_graph(f"{folder}/graph")
+    ...     graph.shape, graph.nnz == manifest["edges"]
+    ((60, 60), True)
     """
     folder = Path(path)
     manifest = read_graph_manifest(folder)
@@ -60,10 +78,33 @@ def load_graph(path: str | os.PathLike) -> sparse.csr_array:
 
 
 def load_nodes(path: str | os.PathLike) -> dict[str, NDArray]:
-    """What a build wrote for every node, as memory maps by name.
+    """Open what a build has written for every node.
 
-    ``sigma``, ``effective_rank``, ``slope``, ``objective``, ``at_edge`` and ``dimension``, (n,) each; uniform weights
-    have none of them.
+    Parameters
+    ----------
+    path : str or path
+        The folder of a finished build.
+
+    Returns
+    -------
+    dict
+        Memory maps (n,) by name: ``sigma``, ``effective_rank``, ``slope``, ``objective`` and ``at_edge``, as
+        :class:`BandwidthChoice` explains them, and ``dimension``. It is empty for uniform weights.
+
+    See Also
+    --------
+    load_graph : the graph itself.
+    load_rows : the neighbours of every node, and their weights before symmetrising.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> from asbc.build import build_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     sorted(asbc.load_nodes(f"{folder}/graph"))
+    ['at_edge', 'dimension', 'effective_rank', 'objective', 'sigma', 'slope']
     """
     folder = Path(path)
     manifest = read_graph_manifest(folder)
@@ -72,7 +113,36 @@ def load_nodes(path: str | os.PathLike) -> dict[str, NDArray]:
 
 
 def load_rows(path: str | os.PathLike) -> tuple[Neighbors, NDArray[np.float64]]:
-    """The candidates of every node, and their normalised weights (n, k) before symmetrising, as memory maps."""
+    """Open the neighbours that a build has found for every node, and their weights before symmetrising.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder of a finished build.
+
+    Returns
+    -------
+    neighbors : Neighbors
+        The k_cand candidates of all n nodes; its arrays are memory maps.
+    weights : (n, k_cand) float64
+        Their weights, a memory map; every row sums to 1, or is all zeros.
+
+    See Also
+    --------
+    load_graph : the graph itself.
+    load_nodes : bandwidth and dimension of every node.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> from asbc.build import build_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     neighbors, weights = asbc.load_rows(f"{folder}/graph")
+    ...     neighbors.k, weights.shape
+    (30, (60, 30))
+    """
     folder = Path(path)
     manifest = read_graph_manifest(folder)
     indices, distances, weights = (
@@ -83,7 +153,7 @@ def load_rows(path: str | os.PathLike) -> tuple[Neighbors, NDArray[np.float64]]:
 
 
 def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
-    """What a finished build says of itself."""
+    """The manifest of a finished build, after a check that it can be true."""
     folder = Path(folder)
     path = folder / "manifest.json"
     if not path.is_file():
@@ -104,11 +174,11 @@ def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
 
 
 def _check_listed(path: Path, name: str, listed: Any) -> None:
-    """Refuse what a manifest says of a file unless it can be true."""
+    """Refuse what a manifest says of a file where it cannot be true."""
     if not isinstance(listed, dict):
         raise GraphFileError(f"{path}: damaged (of {name} it says {listed!r}).")
     try:
-        np.dtype(str(listed.get("dtype")))  # of None itself it would make float64
+        np.dtype(str(listed.get("dtype")))  # str, because np.dtype(None) is float64
     except (TypeError, ValueError, SyntaxError):
         raise GraphFileError(f"{path}: damaged (the dtype of {name} is {listed.get('dtype')!r}).") from None
     shape, size = listed.get("shape"), listed.get("bytes")
@@ -125,6 +195,7 @@ def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _open_listed(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArray:
+    """A file that the manifest lists, as a memory map; it must be what is listed."""
     listed = manifest["files"].get(name)
     if listed is None:
         raise GraphFileError(f"{folder / 'manifest.json'}: does not list {name}.")
@@ -163,35 +234,37 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
         raise GraphFileError(f"{path}: shape {found_shape}, where {tuple(shape)} is expected.")
     if 0 in found_shape:
         return np.empty(found_shape, found_dtype)
-    # A plain view of the map: the memmap class makes every small slice slow.
+    # As a plain array: small slices of NumPy's memmap class are slow.
     mapped = np.memmap(path, found_dtype, "r", start, found_shape, "F" if fortran else "C")
     return mapped.view(np.ndarray)
 
 
 def write_array(path: Path, array: NDArray) -> None:
+    """Write one array as an ``.npy`` file."""
     write_joined(path, array.dtype, array.shape, [array])
 
 
 def write_joined(path: Path, dtype, shape: tuple[int, ...], pieces: Iterable[NDArray]) -> None:
-    """One array from `pieces` that follow each other along the first axis; only one of them is held at a time."""
+    """Write one array from `pieces` that follow each other along the first axis; one of them is held at a time."""
     rows = 0
     with whole_file(path) as file:
         header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for piece in pieces:
             rows += len(piece)
-            file.write(np.ascontiguousarray(piece, dtype).data)  # tofile would not say why it stopped early
+            file.write(np.ascontiguousarray(piece, dtype).data)  # tofile's error would not say that the disk is full
         if rows != shape[0]:
             raise GraphFileError(f"{path}: {rows} rows came, where {shape[0]} are expected.")
 
 
 def write_part(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Some arrays in one file; it carries checksums, so that damage is noticed."""
+    """Write some arrays, by name, to one file; it carries checksums, so that damage is noticed."""
     with whole_file(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_part(path: Path, *names: str) -> list[NDArray]:
+    """The arrays of those names in a file that :func:`write_part` has written."""
     try:
         with np.load(path, allow_pickle=False) as part:
             return [part[name] for name in names]
@@ -200,11 +273,13 @@ def read_part(path: Path, *names: str) -> list[NDArray]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object."""
     with whole_file(path) as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or an error that names the file."""
     try:
         content = json.loads(path.read_text())
     except ValueError as error:

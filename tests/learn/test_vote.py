@@ -66,7 +66,7 @@ def test_labels_of_any_kind_give_the_same_answer():
 
 def test_single_sample_classes_are_named():
     indices = np.array([[1, 2], [0, 2], [0, 1]])
-    with pytest.warns(UserWarning, match=r"1 class\(es\) with one sample \(lonely\)"):
+    with pytest.warns(UserWarning, match=r"1 class\(es\) have only one sample \(lonely\)"):
         hits = loo_hits(indices, np.ones((3, 2)), ["a", "a", "lonely"])
     assert not hits[2]
 

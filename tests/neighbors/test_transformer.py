@@ -37,7 +37,10 @@ def test_before_estimators_with_a_precomputed_metric(X, estimator):
 def test_the_same_matrix_as_scikit_learns(X):
     ours = asbc.NeighborsTransformer(k=10).fit(X)
     theirs = KNeighborsTransformer(mode="distance", n_neighbors=10).fit(X)
-    for found, wanted in ((ours.fit_transform(X), theirs.fit_transform(X)), (ours.transform(X[:7]), theirs.transform(X[:7]))):
+    for found, wanted in (
+        (ours.fit_transform(X), theirs.fit_transform(X)),
+        (ours.transform(X[:7]), theirs.transform(X[:7])),
+    ):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(np.sort(found.data), np.sort(wanted.data), atol=1e-6)
 

@@ -147,7 +147,7 @@ def test_the_same_bits_as_the_estimator(X, path, tmp_path, name):
 
 @pytest.mark.parametrize("block", [1, 64, 699, 100_000])
 def test_any_block_size(path, tmp_path, block):
-    if block == 1:  # a file a node: fewer nodes will do
+    if block == 1:  # one file per node: fewer nodes will do
         np.save(tmp_path / "few.npy", np.load(path)[90:150])
         path = tmp_path / "few.npy"
     options = {"search": "ivf", "search_options": {"n_lists": 5, "n_probe": 2}}
@@ -598,7 +598,7 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         settings = ["--k", "8", "--block", "2000", "--weights", "gaussian", "--bandwidth", "0.5", "--quiet"]
         subprocess.run([*COMMAND, str(tmp_path / f"{n}.npy"), str(out), *settings], check=True)
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]
-    arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number a node may add
+    arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number per node may add
     assert peaks[80_000] < peaks[20_000] + arrays + 40e6, peaks
 
 

@@ -192,7 +192,7 @@ def test_pyg(built, X):
     assert data.is_undirected()
     back = rebuilt(*data.edge_index.numpy(), data.edge_weight.numpy(), 300)
     assert abs(back - graph).max() < 1e-7
-    with pytest.raises(ValueError, match="y must have 300 rows, one a node; got 4"):
+    with pytest.raises(ValueError, match="y must have 300 rows, one per node; got 4"):
         to_pyg(graph, y=[1, 2, 3, 4])
 
 
