@@ -45,6 +45,7 @@ __all__ = [
     "Perplexity",
     "SelfTuning",
     "SpectralBandwidth",
+    "__version__",
     "dim_mst",
     "effective_rank",
     "gaussian_weights",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from asbc.extras import needed
 from asbc.files import whole_file
 
 NETWORKX_LIMIT = 100_000
@@ -29,11 +30,9 @@ def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np
 
 def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
     """PyTorch Geometric ``Data`` with ``edge_index`` and ``edge_weight``, and node features and labels if given."""
-    try:
+    with needed("to_pyg", "embed,peers"):
         import torch
         from torch_geometric.data import Data
-    except ImportError as error:
-        raise ImportError("to_pyg needs PyTorch Geometric: pip install torch-geometric.") from error
     graph = _csr(graph)
     sources, targets, weights = to_edge_list(graph)
     data = Data(
@@ -51,10 +50,8 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
 
 def to_networkx(graph: sparse.csr_array):
     """NetworkX graph with ``weight`` on its edges, directed unless the matrix is symmetric. For small graphs only."""
-    try:
+    with needed("to_networkx", "peers"):
         import networkx
-    except ImportError as error:
-        raise ImportError("to_networkx needs NetworkX: pip install networkx.") from error
     graph = _csr(graph)
     if graph.shape[0] > NETWORKX_LIMIT:
         raise ValueError(
@@ -67,8 +64,9 @@ def to_networkx(graph: sparse.csr_array):
 
 def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     """Edges as a Parquet table ``source, target, weight``, written a group of rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with needed("write_parquet", "experiments"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     graph = _csr(graph)
     schema = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])
