@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from asbc.bandwidth import (
@@ -18,6 +19,7 @@ from asbc.bandwidth import (
 )
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
+from asbc.extras import needed
 from asbc.graph import METRICS, GraphBuilder
 from asbc.neighbors.search import OPTIONS
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
@@ -116,6 +118,9 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     options = {name: getattr(args, name) for kind in OPTIONS.values() for name in kind if hasattr(args, name)}
     try:
+        if args.parquet:  # told now, rather than after hours of work
+            with needed("--parquet", "experiments"):
+                import_module("pyarrow")
         builder = GraphBuilder(
             weights=args.weights,
             bandwidth=_rule(args),
