@@ -13,10 +13,10 @@ help:
 	@echo "make notebooks  execute the notebooks anew"
 	@echo "make clean      remove the virtual environment and caches"
 
+# Not compiled, since a demo imports a small part of what is installed.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[experiments]"
+	$(BIN)/python -m pip install --quiet --no-compile -e ".[experiments]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml

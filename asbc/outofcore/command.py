@@ -55,7 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     add = graph.add_argument
     add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
     add("--weights", choices=KINDS, default="nnk", help="how neighbours are weighted")
-    add("--bandwidth", default="spectral", metavar="RULE", help=f"{', '.join(RULES)}, or a number")
+    add(
+        "--bandwidth",
+        default="spectral",
+        metavar="RULE",
+        help=f"{', '.join(RULES)}, a number, or module:Class of your own",
+    )
     add(
         "--gamma", type=float, default=1.0, help="of the spectral rule: the rank wanted, as a multiple of the dimension"
     )
@@ -108,10 +113,18 @@ def _rule(args: argparse.Namespace) -> Bandwidth:
     }
     if args.bandwidth in rules:
         return rules[args.bandwidth]()
+    module, colon, name = args.bandwidth.partition(":")
+    if colon:
+        found = getattr(import_module(module), name, None)
+        if not (isinstance(found, type) and issubclass(found, Bandwidth)):
+            raise ValueError(f"--bandwidth {args.bandwidth}: a subclass of asbc.Bandwidth is wanted; got {found!r}.")
+        return found()
     try:
         return Fixed(float(args.bandwidth))
     except ValueError:
-        raise ValueError(f"--bandwidth must be {', '.join(RULES)} or a number; got {args.bandwidth!r}.") from None
+        raise ValueError(
+            f"--bandwidth must be {', '.join(RULES)}, a number or module:Class; got {args.bandwidth!r}."
+        ) from None
 
 
 def main(arguments: list[str] | None = None) -> int:
