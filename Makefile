@@ -1,21 +1,22 @@
-# Everything starts here: `make demo` and `make test` set themselves up in .venv and need only Python 3.10 to 3.13.
+# Everything starts here: `make demo` and `make test` set themselves up in .venv and need only Python 3.10 to 3.14.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench notebooks clean
+.PHONY: help demo check test lint bench notebooks clean
 
 help:
-	@echo "make demo    set up and compare graph methods on a small data set"
-	@echo "make test    set up, lint, type-check and run the whole test suite"
-	@echo "make bench   time the library against plain NumPy/SciPy and print the ratios"
+	@echo "make demo       set up what experiments need, and compare graph methods on a small data set"
+	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
+	@echo "make test       the same with the whole test suite"
+	@echo "make bench      time the library against plain NumPy/SciPy and print the ratios"
 	@echo "make notebooks  execute the notebooks anew"
-	@echo "make clean   remove the virtual environment and caches"
+	@echo "make clean      remove the virtual environment and caches"
 
+# Not compiled, since a demo imports a small part of what is installed.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet --no-compile -e ".[experiments]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml
@@ -31,6 +32,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+check: lint
+	$(BIN)/python -m pytest -m "not slow" tests/kernels tests/neighbors tests/bandwidth tests/test_*.py
 
 test: lint
 	$(BIN)/python -m pytest

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from asbc.extras import needed
 from asbc.files import whole_file
 from asbc.graph import GraphBuilder
 from asbc.validation import as_vectors, whole_number
@@ -85,11 +86,9 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
     >>> data.edge_index.tolist(), data.edge_weight.tolist(), data.y.tolist()
     ([[0, 1], [1, 0]], [0.5, 0.5], [0, 1])
     """
-    try:
+    with needed("to_pyg", "embed,peers"):
         import torch
         from torch_geometric.data import Data
-    except ImportError as error:
-        raise ImportError("to_pyg needs PyTorch Geometric: pip install torch-geometric.") from error
     graph = _csr(graph)
     sources, targets, weights = to_edge_list(graph)
     data = Data(
@@ -129,10 +128,8 @@ def to_networkx(graph: sparse.csr_array):
     >>> to_networkx(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]])).edges(data=True)
     EdgeDataView([(0, 1, {'weight': 0.5})])
     """
-    try:
+    with needed("to_networkx", "peers"):
         import networkx
-    except ImportError as error:
-        raise ImportError("to_networkx needs NetworkX: pip install networkx.") from error
     graph = _csr(graph)
     if graph.shape[0] > NETWORKX_LIMIT:
         raise ValueError(
@@ -145,10 +142,8 @@ def to_networkx(graph: sparse.csr_array):
 
 def to_igraph(graph: sparse.csr_array):
     """igraph ``Graph`` with ``weight`` on its edges, undirected if the matrix is symmetric."""
-    try:
+    with needed("to_igraph", "peers"):
         import igraph
-    except ImportError as error:
-        raise ImportError("to_igraph needs igraph: pip install igraph.") from error
     graph = _csr(graph)
     symmetric = abs(graph - graph.T).nnz == 0
     sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
@@ -173,10 +168,8 @@ def to_anndata(builder: GraphBuilder, adata: Any = None):
         Distances are those of all candidates, as many for every node; connectivities are the weights of the graph,
         where NNK may leave a node fewer.
     """
-    try:
+    with needed("to_anndata", "peers"):
         import anndata
-    except ImportError as error:
-        raise ImportError("to_anndata needs anndata: pip install anndata.") from error
     check_is_fitted(builder)
     if adata is None:
         adata = anndata.AnnData(X=np.array(builder.vectors_))
@@ -212,10 +205,8 @@ def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed:
     -------
     (n, n_components) float32 array
     """
-    try:
+    with needed("umap_layout", "peers"):
         from umap.umap_ import find_ab_params, simplicial_set_embedding
-    except ImportError as error:
-        raise ImportError('umap_layout needs umap-learn: pip install "asbc[explore]".') from error
     graph = sparse.coo_matrix(_csr(graph), dtype=np.float32)
     vectors = as_vectors(X)
     if len(vectors) != graph.shape[0]:
@@ -271,8 +262,9 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     ...     pyarrow.parquet.read_table(f"{folder}/edges.parquet").to_pylist()
     [{'source': 0, 'target': 1, 'weight': 0.5}, {'source': 1, 'target': 0, 'weight': 0.5}]
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with needed("write_parquet", "experiments"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     graph = _csr(graph)
     schema = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])

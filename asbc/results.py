@@ -1,5 +1,8 @@
 """Results as tables: the public name of :mod:`asbc.runs.results`."""
 
-from asbc.runs.results import ResultsError, collect, read_rows, runs
+from asbc.extras import needed
+
+with needed("asbc.results", "experiments"):
+    from asbc.runs.results import ResultsError, collect, read_rows, runs
 
 __all__ = ["ResultsError", "collect", "read_rows", "runs"]

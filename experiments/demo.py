@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from asbc.runs.command import main
+from asbc.commands import run
 
 if __name__ == "__main__":
     sys.argv = [sys.argv[0], "experiment=ablation", "evaluate=[loo,lp]", "samples_per_class=[100]", *sys.argv[1:]]
-    main()
+    run()

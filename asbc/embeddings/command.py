@@ -20,6 +20,7 @@ from rich.table import Table
 from asbc.configs import conf_dir
 from asbc.embeddings.cache import cache_folder
 from asbc.embeddings.store import Store, read_entry_manifest
+from asbc.extras import MissingExtraError
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def run(config: DictConfig) -> None:
     start = time.perf_counter()
     try:
         embeddings = instantiate(config.embedding).load()
-    except (ValueError, OSError) as error:
+    except (MissingExtraError, ValueError, OSError) as error:
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise  # the other jobs go on
         sys.exit(f"asbc-embed: {error}")

@@ -18,12 +18,12 @@ from filelock import FileLock, Timeout
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch import Tensor, nn
 
-import asbc
 from asbc.embeddings.cache import writing_to
 from asbc.embeddings.datamodule import Batch, EmbeddingDataModule
 from asbc.embeddings.describe import describe, without_addresses
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.store import Store
+from asbc.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def embed(
         "images_sha256": inputs["images"],
         "normalisation": " ".join(without_addresses(str(encoder.transform)).split()),
         "precision": inputs["precision"],
-        "versions": {"asbc": asbc.__version__, **{name: version(name) for name in _LIBRARIES}},
+        "versions": {"asbc": __version__, **{name: version(name) for name in _LIBRARIES}},
     }
     shape = (len(images.dataset), _width(encoder.model, first.images))
     writer = EmbeddingWriter(store, key, shape, bool(len(first.labels)), manifest)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
 from asbc.embeddings.published import published_embeddings
 from asbc.embeddings.store import Store, read_entry
+from asbc.extras import needed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do without it
     from torch.utils.data import Dataset
@@ -140,9 +141,10 @@ class EncoderSource:
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
 
-        from asbc.embeddings.datamodule import EmbeddingDataModule
-        from asbc.embeddings.embedder import embed
-        from asbc.embeddings.encoders import solo_checkpoint, timm_model
+        with needed("embedding images", "embed"):
+            from asbc.embeddings.datamodule import EmbeddingDataModule
+            from asbc.embeddings.embedder import embed
+            from asbc.embeddings.encoders import solo_checkpoint, timm_model
 
         if self.source == "checkpoint":
             encoder = solo_checkpoint(str(self.path), self.trust_checkpoint)

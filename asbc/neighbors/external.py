@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.extras import needed
 from asbc.files import DISK_FULL
 from asbc.neighbors.exact import TILE_ROWS, Ids
 from asbc.validation import Floats
@@ -21,18 +22,14 @@ SPARE = 8  # candidates per row asked for beyond those wanted: in single precisi
 
 
 def import_faiss():
-    try:
+    with needed("search='hnsw'", "scale"):
         import faiss
-    except ImportError as error:
-        raise ImportError("search='hnsw' needs faiss: pip install 'asbc[scale]'.") from error
     return faiss
 
 
 def _import_pynndescent():
-    try:
+    with needed("search='nn_descent'", "scale"):
         import pynndescent
-    except ImportError as error:
-        raise ImportError("search='nn_descent' needs pynndescent: pip install 'asbc[scale]'.") from error
     return pynndescent
 
 

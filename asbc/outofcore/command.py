@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from asbc.bandwidth import (
@@ -18,6 +19,7 @@ from asbc.bandwidth import (
 )
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
+from asbc.extras import needed
 from asbc.graph import METRICS, GraphBuilder
 from asbc.neighbors.options import OPTIONS, RECALL, SEARCHES
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
@@ -53,7 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     add = graph.add_argument
     add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
     add("--weights", choices=KINDS, default="nnk", help="how neighbours are weighted")
-    add("--bandwidth", default="spectral", metavar="RULE", help=f"{', '.join(RULES)}, or a number")
+    add(
+        "--bandwidth",
+        default="spectral",
+        metavar="RULE",
+        help=f"{', '.join(RULES)}, a number, or module:Class of your own",
+    )
     add(
         "--gamma", type=float, default=1.0, help="of the spectral rule: the rank wanted, as a multiple of the dimension"
     )
@@ -113,16 +120,27 @@ def _rule(args: argparse.Namespace) -> Bandwidth:
     }
     if args.bandwidth in rules:
         return rules[args.bandwidth]()
+    module, colon, name = args.bandwidth.partition(":")
+    if colon:
+        found = getattr(import_module(module), name, None)
+        if not (isinstance(found, type) and issubclass(found, Bandwidth)):
+            raise ValueError(f"--bandwidth {args.bandwidth}: a subclass of asbc.Bandwidth is wanted; got {found!r}.")
+        return found()
     try:
         return Fixed(float(args.bandwidth))
     except ValueError:
-        raise ValueError(f"--bandwidth must be {', '.join(RULES)} or a number; got {args.bandwidth!r}.") from None
+        raise ValueError(
+            f"--bandwidth must be {', '.join(RULES)}, a number or module:Class; got {args.bandwidth!r}."
+        ) from None
 
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     options = {name: getattr(args, name) for kind in OPTIONS.values() for name in kind if hasattr(args, name)}
     try:
+        if args.parquet:  # told now, rather than after hours of work
+            with needed("--parquet", "experiments"):
+                import_module("pyarrow")
         builder = GraphBuilder(
             weights=args.weights,
             bandwidth=_rule(args),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from asbc.extras import needed
 from asbc.outofcore.errors import EngineError
 from asbc.validation import whole_number
 from asbc.version import __version__
@@ -159,10 +160,8 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
     if engine != "dask":
         raise ValueError(f"engine must be 'local' or 'dask'; got {engine!r}.")
     workers = whole_number(workers, "workers", 1)
-    try:
-        from dask.distributed import Client, LocalCluster
-    except ImportError as error:
-        raise ImportError("engine='dask' needs dask and distributed: pip install 'asbc[scale]'.") from error
+    with needed("engine='dask'", "scale"):
+        from distributed import Client, LocalCluster
     if scheduler is None:
         # No memory limit: Dask would count the pages of memory maps, although the system takes them back when it needs
         # memory, and would end workers for them.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from asbc.extras import needed
 from asbc.files import DISK_FULL, whole_file
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import GraphFileError, open_array, read_json, write_json
@@ -40,10 +41,8 @@ def local_copy(source: str, folder: Path) -> Path:
     """`source` as a path of this file system; a URL is copied into the build's folder once."""
     if not is_url(source):
         return Path(source)
-    try:
+    with needed("reading from a URL", "scale"):
         import fsspec
-    except ImportError as error:
-        raise ImportError("reading from a URL needs fsspec: pip install 'asbc[scale]'.") from error
     copy, origin = folder / "source" / "vectors.npy", folder / "source" / "origin.json"
     if copy.is_file() and origin.is_file():
         url = read_json(origin).get("url")

@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -17,13 +18,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asbc.configs import conf_dir
+from asbc.extras import MissingExtraError
 from asbc.files import write_whole
 from asbc.runs.experiment import run
 from asbc.runs.results import ResultsError
 from asbc.runs.summary import SweepSummary, show_run
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("asbc")
 
@@ -51,7 +50,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
     except Exception as error:
         note["error"] = f"{type(error).__name__}: {error}"
         note["traceback"] = traceback.format_exc()
-        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError)
+        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError | MissingExtraError)
         log.error("%s", note["error"], exc_info=not expected)
     finally:
         text = json.dumps(note, indent=2)
@@ -101,9 +100,20 @@ def unknown_leaves(arguments: list[str]) -> str | None:
     return None
 
 
+def missing_launcher(arguments: list[str]) -> str | None:
+    """What to install for `hydra/launcher=slurm`; None if nothing is missing. Hydra itself would not say."""
+    wanted = [a for a in arguments if re.fullmatch(r"\+*hydra/launcher=(slurm|submitit_\w+)", a)]
+    try:
+        if wanted:
+            import_module("hydra_plugins.hydra_submitit_launcher")
+    except ModuleNotFoundError:
+        return f'{wanted[0]} needs hydra-submitit-launcher: pip install "asbc[slurm]"'
+    return None
+
+
 def main() -> None:
     """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
-    wrong = unknown_leaves(sys.argv[1:])
+    wrong = unknown_leaves(sys.argv[1:]) or missing_launcher(sys.argv[1:])
     if wrong:
         _say(f"asbc: {wrong}")
         sys.exit(1)

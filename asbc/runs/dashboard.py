@@ -1,10 +1,11 @@
-"""The W&B workspace as code: what a sweep looks like, an encoder a section (needs `pip install asbc[dashboard]`)."""
+"""The W&B workspace as code: what a sweep looks like, one section per encoder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asbc.extras import needed
 from asbc.runs.results import collect
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ def workspace(folder: Path, entity: str, project: str) -> Any:
     -------
     wandb_workspaces.workspaces.Workspace
     """
-    try:
+    with needed("the dashboard", "wandb"):
         import wandb_workspaces.workspaces as ws
-    except ImportError as error:
-        raise RuntimeError("the dashboard needs wandb-workspaces: pip install asbc[dashboard]") from error
 
     table = collect(folder, finished_only=True)
     sections = []

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from asbc.extras import needed
 from asbc.files import write_whole
 
 if TYPE_CHECKING:
@@ -269,7 +270,9 @@ def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
 
 def read_rows(path: Path) -> pd.DataFrame:
     """Rows of one Parquet file."""
-    import pyarrow.parquet as pq
+    with needed("reading results", "experiments"):
+        import pandas  # noqa: F401  (what pyarrow makes of the table)
+        import pyarrow.parquet as pq
 
     try:
         table = pq.ParquetFile(path).read()

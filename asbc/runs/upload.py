@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from asbc.extras import MissingExtraError
 from asbc.runs.loggers import RunFacts
 from asbc.runs.results import read_rows, runs
 from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, uploaded, written
@@ -102,5 +103,5 @@ def main() -> None:
             if options.entity is None:
                 parser.exit(2, "asbc-upload: --dashboard needs --entity\n")
             print(workspace(options.folder, options.entity, options.project).save().url)
-    except (ValueError, RuntimeError) as error:
+    except (MissingExtraError, ValueError, RuntimeError) as error:
         parser.exit(1, f"asbc-upload: {error}\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from asbc.extras import needed
 from asbc.files import write_whole
 from asbc.runs.loggers import NOT_SHOWN, RunFacts, Session
 
@@ -59,7 +60,8 @@ class WandbSession(Session):
         return f"{self.facts.run_id}-{self.facts.attempt}"
 
     def __enter__(self) -> WandbSession:
-        import wandb
+        with needed("logger=wandb", "wandb"):
+            import wandb
 
         facts = self.facts.facts
         self.run = wandb.init(

@@ -1,0 +1,158 @@
+"""What a missing extra says: one line that names it, and no traceback. Packages are hidden, not uninstalled."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asbc.extras import MissingExtraError, needed
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = ("filelock", "hydra", "hydra_plugins", "matplotlib", "omegaconf", "pandas", "platformdirs", "pyarrow")
+EMBED = ("lightning", "PIL", "safetensors", "timm", "torch", "torchvision")
+WANDB = ("wandb", "wandb_workspaces")
+SCALE = ("dask", "distributed", "faiss", "fsspec", "pynndescent")
+ALL = (*EXPERIMENTS, "rich", *EMBED, *WANDB, *SCALE, "networkx", "torch_geometric", "submitit", "umap")
+
+HIDE = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in hidden or name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+hidden = set(sys.argv.pop(1).split(","))
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def without(packages, code, *arguments, cwd):
+    """Run some code in a Python that does not find some packages."""
+    return subprocess.run(
+        [sys.executable, "-c", HIDE + code, ",".join(packages), *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(Path(cwd) / "cache")},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("run", 'asbc: this command needs hydra: pip install "asbc[experiments]"'),
+        ("report", 'asbc-report: this command needs rich: pip install "asbc[experiments]"'),
+        ("embed", 'asbc-embed: this command needs platformdirs: pip install "asbc[embed]"'),
+        ("upload", 'asbc-upload: this command needs wandb: pip install "asbc[wandb]"'),
+    ],
+)
+def test_commands_without_their_extra(function, says, tmp_path):
+    result = without(ALL, f"from asbc.commands import {function} as start; start()", cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", says + "\n")
+
+
+def test_the_core_builds_graphs_with_no_extra_at_all(tmp_path):
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(60, 4)))
+    code = "import asbc, numpy; asbc.GraphBuilder(k_cand=10).fit(numpy.load('vectors.npy')); "
+    code += "from asbc.commands import build; build()"
+    result = without(ALL, code, "vectors.npy", "graph", "--k-cand", 10, "--search", "exact", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "60 x 4" in result.stdout and (tmp_path / "graph" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--search", "hnsw"], """search='hnsw' needs faiss: pip install "asbc[scale]\""""),
+        (["--search", "nn_descent"], """search='nn_descent' needs pynndescent: pip install "asbc[scale]\""""),
+        (["--engine", "dask"], """engine='dask' needs distributed: pip install "asbc[scale]\""""),
+        (["--parquet", "edges.parquet"], '--parquet needs pyarrow: pip install "asbc[experiments]"'),
+    ],
+)
+def test_options_of_a_build_without_their_extra(arguments, says, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(60, 4)))
+    code = "from asbc.commands import build; build()"
+    result = without(ALL, code, "vectors.npy", "graph", "--k-cand", 10, *arguments, "--quiet", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (1, f"asbc-build: {says}\n")
+
+
+def test_a_url_without_fsspec(tmp_path):
+    code = "from asbc.commands import build; build()"
+    result = without(SCALE, code, "memory://vectors.npy", "graph", cwd=tmp_path)
+    says = 'asbc-build: reading from a URL needs fsspec: pip install "asbc[scale]"\n'
+    assert (result.returncode, result.stderr) == (1, says)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "code", "says"),
+    [
+        (EXPERIMENTS, "import asbc.results", 'asbc.results needs hydra: pip install "asbc[experiments]"'),
+        (
+            ["pandas"],
+            "from asbc.results import read_rows; read_rows('x')",
+            'reading results needs pandas: pip install "asbc[experiments]"',
+        ),
+        (
+            ["pyarrow"],
+            "from asbc.export import write_parquet; write_parquet(None, 'x')",
+            'write_parquet needs pyarrow: pip install "asbc[experiments]"',
+        ),
+        (
+            ["networkx"],
+            "from asbc.export import to_networkx; to_networkx(None)",
+            'to_networkx needs networkx: pip install "asbc[peers]"',
+        ),
+        (EMBED, "from asbc.export import to_pyg; to_pyg(None)", 'to_pyg needs torch: pip install "asbc[embed,peers]"'),
+        (
+            ["wandb_workspaces"],
+            "from asbc.runs.dashboard import workspace; workspace('x', 'y', 'z')",
+            'the dashboard needs wandb_workspaces: pip install "asbc[wandb]"',
+        ),
+    ],
+)
+def test_functions_without_their_extra(hidden, code, says, tmp_path):
+    result = without(hidden, code, cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == f"asbc.extras.MissingExtraError: {says}"
+
+
+@pytest.mark.parametrize(("command", "prefix"), [("run", ""), ("embed", "asbc-embed: ")])
+def test_images_without_torch(command, prefix, tmp_path):
+    settings = ["embedding=mocov2", "embedding.source=checkpoint", "embedding.path=x.ckpt"]
+    result = without(EMBED, f"from asbc.commands import {command} as start; start()", *settings, cwd=tmp_path)
+    assert result.returncode == 1 and "Traceback" not in result.stderr + result.stdout
+    told = [line for line in (result.stdout + result.stderr).splitlines() if "pip install" in line]
+    assert told and all(re.search(r'embedding images needs \w+: pip install "asbc\[embed\]"$', line) for line in told)
+    assert not prefix or told[-1].startswith(prefix)
+
+
+def test_wandb_that_is_missing_does_not_stop_a_run(tmp_path):
+    settings = ["logger=[csv,wandb]", "method=[knn]", "samples_per_class=[5]", "trials=1", "progress=false"]
+    result = without(WANDB, "from asbc.commands import run; run()", *settings, cwd=tmp_path)
+    assert result.returncode == 0 and "Traceback" not in result.stderr + result.stdout
+    assert 'logger=wandb needs wandb: pip install "asbc[wandb]"' in result.stdout + result.stderr
+    assert list(tmp_path.glob("outputs/runs/*/results.csv"))
+
+
+def test_slurm_without_its_launcher(tmp_path):
+    hidden = ["hydra_plugins.hydra_submitit_launcher", "submitit"]
+    result = without(hidden, "from asbc.commands import run; run()", "-m", "hydra/launcher=slurm", cwd=tmp_path)
+    says = 'asbc: hydra/launcher=slurm needs hydra-submitit-launcher: pip install "asbc[slurm]"\n'
+    assert (result.returncode, result.stderr) == (1, says)
+
+
+def test_a_module_of_our_own_that_is_missing_is_no_extra():
+    with pytest.raises(ModuleNotFoundError, match=r"asbc\.nowhere") as caught, needed("this", "all"):
+        import asbc.nowhere  # noqa: F401
+    assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_a_package_that_is_broken_keeps_its_own_error(tmp_path, monkeypatch):
+    (tmp_path / "broken_package.py").write_text("raise ImportError('of its own')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError, match="of its own") as caught, needed("this", "all"):
+        import broken_package  # noqa: F401
+    assert not isinstance(caught.value, MissingExtraError)

@@ -1,0 +1,128 @@
+"""CONTRIBUTING.md is followed to the letter: every recipe in it is run as it stands there."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import asbc
+from asbc.results import collect
+
+from .conftest import curved_clouds
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+RECIPES = dict(re.findall(r"^### (.+)\n((?:(?!^##).*\n?)+)", TEXT, re.M))
+COMMANDS = {"asbc": "run", "asbc-build": "build", "asbc-embed": "embed"}
+
+
+def blocks(recipe):
+    """(language, code) of the blocks of a recipe, in order."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", RECIPES[recipe], re.M | re.S)
+
+
+def run(command, folder, **environment):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(folder / "cache"), **environment}
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+def follow(recipe, folder):
+    """Write the files of a recipe into a folder and run the rest; gives what was printed."""
+    printed = []
+    for language, code in blocks(recipe):
+        named = re.match(r"(?:# @package .+\n)?# (\S+\.(?:py|yaml))\n", code)
+        if named:
+            (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / named[1]).write_text(code)
+        elif language == "python":
+            printed.append(run([sys.executable, "-c", code], folder))
+        else:
+            for line in code.strip().splitlines():
+                setting, name, *arguments = shlex.split(line)
+                assert setting == "PYTHONPATH=."
+                start = [sys.executable, "-c", f"from asbc.commands import {COMMANDS[name]} as start; start()"]
+                printed.append(run([*start, *arguments], folder, PYTHONPATH=os.pathsep.join([".", str(ROOT)])))
+    return printed
+
+
+def test_every_recipe_is_tested():
+    assert set(RECIPES) == {"a bandwidth rule", "a kind of weights", "a task", "an encoder", "a search"}
+    own = Path(__file__).read_text()
+    assert all(f'follow("{recipe}"' in own for recipe in RECIPES)
+
+
+def test_a_bandwidth_rule(tmp_path, monkeypatch):
+    X = curved_clouds()[0]
+    np.save(tmp_path / "vectors.npy", X)
+    printed = follow("a bandwidth rule", tmp_path)
+    assert re.findall(r"^(ThirdNeighbor|MedianDistance) \d+ ", printed[0], re.M) == ["ThirdNeighbor", "MedianDistance"]
+    neighbors = asbc.search_neighbors(X, 30)
+    sigma = asbc.load_nodes(tmp_path / "graph")["sigma"]
+    np.testing.assert_allclose(sigma, np.median(np.median(neighbors.distances, axis=1)), rtol=1e-2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from my_rules import ThirdNeighbor
+
+    builder = asbc.GraphBuilder(bandwidth=ThirdNeighbor()).fit(X)
+    np.testing.assert_array_equal(builder.bandwidth_.sigma, neighbors.distances[:, 2])
+
+
+def test_a_kind_of_weights(tmp_path):
+    follow("a kind of weights", tmp_path)
+    table = collect(tmp_path / "outputs")
+    assert set(table["method"]) == {"knn", "inverse"}
+    assert set(table.loc[table["method"] == "inverse", "weights"]) == {"inverse_distance"}
+
+
+def test_a_task(tmp_path):
+    follow("a task", tmp_path)
+    table = collect(tmp_path / "outputs")
+    assert set(table["metric"]) == {"agreement"} and set(table["method"]) == {"knn", "nnk_sigma"}
+    assert table["value"].between(0.2, 1).all()  # ten classes: a tenth by chance
+    assert set(table["agreement.least"]) == {0.01}
+
+
+def test_an_encoder(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    colors = {"blue": (0, 0, 255), "red": (255, 0, 0)}
+    for name, color in colors.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(3):
+            image.new("RGB", (20, 20), color).save(tmp_path / "photos" / name / f"{number}.png")
+    follow("an encoder", tmp_path)
+    (entry,) = tmp_path.glob("cache/**/vectors.npy")
+    vectors = np.load(entry)
+    assert vectors.shape == (6, 3 * 3 * 3)
+    np.testing.assert_allclose(vectors[0].reshape(3, 9), np.array([[0.0], [0.0], [1.0]]) * np.ones(9), atol=1e-6)
+
+
+def test_a_search(tmp_path, monkeypatch):
+    follow("a search", tmp_path)
+    assert set(collect(tmp_path / "outputs")["metric"]) == {"loo"}
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from my_search import ball_tree
+
+    X = curved_clouds()[0]
+    exact = asbc.search_neighbors(X, 12, metric="cosine")
+    found = ball_tree(X, 12)
+    np.testing.assert_array_equal(found.indices, exact.indices)
+    np.testing.assert_allclose(found.distances, exact.distances, atol=1e-7)
+
+
+def test_the_map_names_every_room():
+    rooms = {path.name for path in (ROOT / "asbc").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    for room in sorted(rooms):
+        assert f"`asbc/{room}" in TEXT, f"{room} is not on the map"
+    for named in re.findall(r"`(asbc/[\w/]+(?:\.py|/))`", TEXT):
+        assert (ROOT / named).exists(), f"{named} is on the map and not there"
+
+
+def test_the_glossary_has_the_words_that_the_code_uses():
+    words = re.findall(r"^\| (\w+) \|", TEXT.partition("## Words")[2].partition("\n## ")[0], re.M)
+    assert {"row", "part", "unit", "stage", "block", "job", "level", "trial", "sample", "survey"} <= set(words)
