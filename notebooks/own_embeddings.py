@@ -50,7 +50,7 @@ X.shape
 # %%
 builder = asbc.GraphBuilder(weights="nnk", bandwidth=asbc.SpectralBandwidth(), metric="cosine")
 A = builder.fit_transform(X)
-print(f"{A.nnz} edges, {A.nnz / len(X):.1f} a node")
+print(f"{A.nnz} edges, {A.nnz / len(X):.1f} per node")
 for name, values in (("dimension", builder.dimension_), ("sigma", builder.bandwidth_.sigma)):
     print(f"{name}: {np.quantile(values, [0.25, 0.5, 0.75]).round(3)} (quartiles)")
 

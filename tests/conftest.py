@@ -5,7 +5,7 @@ import asbc
 
 
 def curved_clouds(n=240, d=12, classes=6, seed=0):
-    """Points on bent two- to five-dimensional pieces with noise, one a class: small, but not round."""
+    """Points on bent two- to five-dimensional pieces with noise, one per class: small, but not round."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for c in range(classes):

@@ -25,7 +25,7 @@ def across(part: Part, method: str, setting: float, base: float, metric: str) ->
     """A method at one value of the swept setting against itself at another."""
     rows = part.of(metric)
     rows = rows[(rows["method"] == method) & rows["setting"].isin([setting, base])]
-    if "estimator" in rows:  # an alignment has many rows a trial; the one with the target itself is meant
+    if "estimator" in rows:  # an alignment has many rows per trial; the one with the target itself is meant
         rows = rows[rows["estimator"].isna() | ((rows["estimator"] == "mst") & (rows["target"] == "mst"))]
     return _compared(rows.assign(method=rows["setting"].astype(str)), str(setting), str(base), metric)
 
@@ -38,7 +38,7 @@ def aligned(part: Part, first: tuple[str, str], second: tuple[str, str]) -> Comp
 
 
 def with_number(rows: pd.DataFrame, number: float) -> Comparison | None:
-    """Values of some rows, one a trial, against a fixed number."""
+    """Values of some rows, one per trial, against a fixed number."""
     rows = rows[np.isfinite(rows["value"])]
     if rows.empty:
         return None

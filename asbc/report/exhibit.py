@@ -27,7 +27,7 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     Returns
     -------
     list of (Subject, Part)
-        One entry a data set and encoder.
+        One entry per data set and encoder.
     """
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
@@ -51,7 +51,7 @@ def show(subject: Subject, *exhibits: Figure | Table, out: str | Path = "figures
     subject : Subject
     exhibits : figures and tables
     out : path
-        Figures go to a folder in it, one a subject.
+        Figures go to a folder in it, one per subject.
     """
     from rich.console import Console
 

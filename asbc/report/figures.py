@@ -198,13 +198,13 @@ def alignment(part: Part) -> Figure:
 
 
 def loo(part: Part) -> Figure:
-    """Figure 3: leave-one-out accuracy against samples a class."""
-    return _curves(part, "loo", "fig3_loo", "Figure 3. Leave-one-out accuracy", "samples a class")
+    """Figure 3: leave-one-out accuracy against samples per class."""
+    return _curves(part, "loo", "fig3_loo", "Figure 3. Leave-one-out accuracy", "samples per class")
 
 
 def lp(part: Part) -> Figure:
-    """Figure 4: accuracy of label propagation against labels a class."""
-    return _curves(part, "lp", "fig4_lp", "Figure 4. Label propagation accuracy", "labels a class")
+    """Figure 4: accuracy of label propagation against labels per class."""
+    return _curves(part, "lp", "fig4_lp", "Figure 4. Label propagation accuracy", "labels per class")
 
 
 def _curves(part: Part, metric: str, name: str, title: str, axis: str) -> Figure:

@@ -237,7 +237,7 @@ def _crowded(part: Part) -> str:
         return ""
     averages = ", and averages over levels are dominated by it" if len(sizes) > 1 else ""
     return (
-        f'<p class="note">At {", ".join(map(str, few))} samples a class a node has more candidates (k = {k}) than '
+        f'<p class="note">At {", ".join(map(str, few))} samples per class a node has more candidates (k = {k}) than '
         "classmates, so kNN with equal weights must count votes of other classes there"
         f"{averages}.</p>"
     )
@@ -248,7 +248,7 @@ def _setup(part: Part) -> str:
     get = record.setting
     samples = ", ".join(map(str, sorted(part.rows["samples"].unique())))
     facts = [
-        f"{samples} samples a class" if samples != "0" else "all samples",
+        f"{samples} samples per class" if samples != "0" else "all samples",
         f"{part.rows['trial'].nunique()} trials",
         f"k = {get('k_cand')}" if part.experiment != "k_cand" else "",
         f"{get('neighbors.metric')} distance",

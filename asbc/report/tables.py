@@ -86,7 +86,7 @@ def accuracy(part: Part, metric: str) -> Table:
         values = [_number(means.get((method, level)), 3) for level in levels]
         lost = [_share(part, method, "lp_unreached")] if metric == "lp" else []
         body.append([label(method), *values, *lost, gain, _record(gain)])
-    unit = "labels a class" if metric == "lp" else "samples a class"
+    unit = "labels per class" if metric == "lp" else "samples per class"
     return Table(
         metric,
         f"{TASKS[metric]} accuracy by {unit}",

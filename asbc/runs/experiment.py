@@ -146,7 +146,7 @@ def plan(
 ) -> list[Unit]:
     """The subsamples of an experiment; what cannot work is refused here, before any work.
 
-    A number of samples a class that gives no more nodes than neighbours are asked for is left out with a warning.
+    A number of samples per class that gives no more nodes than neighbours are asked for is left out with a warning.
     """
     if not methods or not tasks:
         raise ValueError("an experiment needs at least one method and one evaluation; got none")
@@ -249,11 +249,11 @@ def measure(
                     }
             except Exception:
                 log.error(
-                    "failed in evaluate.%s of %s, %d a class, trial %d", task_name, name, sample.level, sample.trial
+                    "failed in evaluate.%s of %s, %d per class, trial %d", task_name, name, sample.level, sample.trial
                 )
                 raise
             if progress is not None:
-                progress(1, f"trial {sample.trial + 1}, {sample.level} a class, {task_name} {name}")
+                progress(1, f"trial {sample.trial + 1}, {sample.level} per class, {task_name} {name}")
 
 
 def _row(score: Score, sample: Sample) -> dict[str, Any]:

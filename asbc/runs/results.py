@@ -253,7 +253,7 @@ def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a (run, method, level, trial, metric). Columns that a run does not have are empty.
+        One row per (run, method, level, trial, metric). Columns that a run does not have are empty.
     """
     frames: list[pd.DataFrame] = []
     for folder, status in runs(root):

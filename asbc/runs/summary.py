@@ -65,7 +65,7 @@ def skipped_because(version: str) -> str:
 
 
 def headline(table: pd.DataFrame) -> pd.DataFrame:
-    """Methods against metrics: means over trials and levels, and the median seconds a subsample."""
+    """Methods against metrics: means over trials and levels, and the median seconds per subsample."""
     rows = table[~table["method"].str.startswith("tuned_")]
     present = [m for m in HEADLINES if (rows["metric"] == m).any()]
     order = rows["method"].drop_duplicates().tolist()

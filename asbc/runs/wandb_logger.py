@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WandbLogger:
-    """One W&B run a job, in one group a sweep.
+    """One W&B run per job, in one group per sweep.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def written(path: Path, id: str) -> Path | None:
 
 
 def level_curves(table: pd.DataFrame, metric: str) -> Any:
-    """A figure of one metric against the level, a line a method, bars of one standard deviation over trials."""
+    """A figure of one metric against the level, one line per method, bars of one standard deviation over trials."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -179,7 +179,7 @@ def level_curves(table: pd.DataFrame, metric: str) -> Any:
     for method, part in rows.groupby("method", sort=False):
         curve = part.groupby("level")["value"].agg(["mean", "std"])
         axes.errorbar(curve.index, curve["mean"], yerr=curve["std"].fillna(0), marker="o", ms=3, label=str(method))
-    axes.set(xlabel="labels a class" if metric == "lp" else "samples a class", ylabel=metric)
+    axes.set(xlabel="labels per class" if metric == "lp" else "samples per class", ylabel=metric)
     axes.legend(fontsize=7, ncols=2)
     return figure
 
