@@ -136,9 +136,13 @@ class Sample:
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:
         """(n,) intrinsic dimension, by the sample's own estimator if none is given."""
         by = self.target if estimator is None else estimator
-        return self.once(
-            ("dimension", by), lambda: solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
-        )
+
+        def estimate() -> NDArray[np.float64]:
+            found = solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
+            assert found is not None
+            return found
+
+        return self.once(("dimension", by), estimate)
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
         """Bandwidths that a rule chooses, matched to the sample's own estimate of dimension, or to `target`."""

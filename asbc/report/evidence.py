@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asbc.runs.identity import canonical
 from asbc.runs.results import ResultsError, collect, runs
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _rows(record: Record) -> pd.DataFrame:
 
 def _alike(record: Record, axis: str | None) -> str:
     """Equal for runs that differ in nothing but the swept setting."""
-    flat = _flatten({key: value for key, value in record.settings.items() if key != "data"})
+    flat = _flatten(canonical({key: value for key, value in record.settings.items() if key != "data"}))
     if axis == "k_cand":
         flat.pop("k_cand", None)
         flat.pop("neighbors.k", None)

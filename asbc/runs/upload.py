@@ -16,11 +16,16 @@ from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, uploaded,
 
 @dataclass(frozen=True)
 class Sent:
-    """How many runs were sent, were there already, or are not finished.
+    """What became of the runs that were to be sent.
 
     Attributes
     ----------
-    sent, there, unfinished : int
+    sent : int
+        Runs sent now; offline, runs whose files were written now.
+    there : int
+        Runs that W&B has already; offline, runs whose files are there already.
+    unfinished : int
+        Runs left alone because they are not finished.
     folders : list of Path
         Offline: where the files lie that `wandb sync` will send, those of earlier calls included.
     """
@@ -37,7 +42,9 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
     Parameters
     ----------
     folder : Path
+        The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
     logger : WandbLogger
+        Says where in W&B the runs go, and whether they are sent or only written.
 
     Returns
     -------

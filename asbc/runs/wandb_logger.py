@@ -1,4 +1,4 @@
-"""Weights & Biases as a mirror of the result table, and the notes on what it has."""
+"""Weights & Biases as a copy of the result table, and the files that note which runs it already has."""
 
 from __future__ import annotations
 
@@ -20,15 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WandbLogger:
-    """One W&B run per job, in one group per sweep.
+    """Copies the rows to Weights & Biases: one W&B run per job, in one group per sweep. `logger=wandb`.
 
     Parameters
     ----------
-    project : str
-    entity : str, optional
-    tags : sequence of str
-    mode : {"online", "offline"}, optional
-        By default what WANDB_MODE says, else online if there is a key and offline if not.
+    project : str, default="asbc"
+        Where the runs appear in W&B.
+    entity : str, default=None
+        User or team in W&B; None for that of the key.
+    tags : sequence of str, default=()
+        Beside experiment, data set and encoder, which are tags anyway.
+    mode : {"online", "offline"}, default=None
+        None for what WANDB_MODE says; where it says nothing, online if there is a key and offline if not.
+
+    See Also
+    --------
+    CsvLogger : a file that needs no account.
+
+    Examples
+    --------
+    >>> from asbc.runs import WandbLogger
+    >>> WandbLogger(project="graphs", mode="offline").project
+    'graphs'
     """
 
     project: str = "asbc"
@@ -132,7 +145,7 @@ def has_key() -> bool:
 
 
 def wandb_config(facts: RunFacts) -> dict[str, Any]:
-    """Settings for W&B: the swept ones by short names beside the whole."""
+    """Settings for W&B: all of them, and those that experiments sweep by short names too."""
     settings = facts.settings
     return {
         **{key: facts.facts[key] for key in ("experiment", "dataset", "encoder")},
@@ -193,7 +206,7 @@ def _picture(figure: Any) -> Any:
 
 
 def _last(part: pd.DataFrame) -> Iterable[tuple[str, str, float]]:
-    """(metric, method, value) triples; rows that differ in further columns are told apart by them."""
+    """(metric, method, value) of every row; the values of further columns are appended to the method's name."""
     extra = [c for c in ("scale", "per_node", "target", "estimator") if c in part and part[c].notna().any()]
     for row in part.to_dict("records"):
         suffix = "".join(f"/{row[c]}" for c in extra if row[c] == row[c] and row[c] is not None)
