@@ -1,4 +1,4 @@
-"""One experiment, one exhibit: what the scripts in `experiments/` share."""
+"""Run one experiment and show its figure or table: what the scripts in `experiments/` share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     ----------
     experiment : str
         A leaf of `conf/experiment`.
-    overrides : sequence of str, optional
-        As `asbc` takes them; those of the command line by default.
+    overrides : sequence of str, default=None
+        As `asbc` takes them; None for those of the command line.
 
     Returns
     -------
@@ -49,8 +49,8 @@ def show(subject: Subject, *exhibits: Figure | Table, out: str | Path = "figures
     Parameters
     ----------
     subject : Subject
-    exhibits : figures and tables
-    out : path
+    *exhibits : Figure or Table
+    out : str or Path, default="figures"
         Figures go to a folder in it, one per subject.
     """
     from rich.console import Console

@@ -204,6 +204,23 @@ def read_status(folder: Path) -> dict[str, Any]:
     return status
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Settings of a run from its `config.yaml`, with `k_cand` where it stands today; empty if there are none."""
+    from omegaconf import OmegaConf
+
+    path = folder / "config.yaml"
+    try:
+        found = OmegaConf.to_container(OmegaConf.load(path))
+    except FileNotFoundError:
+        return {}
+    except Exception as error:
+        raise ResultsError(f"{path}: not readable ({error}); move the folder away") from error
+    settings = {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+    if "k_cand" not in settings and isinstance(settings.get("neighbors"), dict):
+        settings["k_cand"] = settings["neighbors"].get("k")  # where it stood before version 0.2
+    return settings
+
+
 def runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every run under a folder, with its status.
 

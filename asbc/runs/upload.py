@@ -7,10 +7,8 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from asbc.runs.loggers import RunFacts
-from asbc.runs.results import read_rows, runs
+from asbc.runs.results import read_rows, read_settings, runs
 from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, uploaded, written
 
 
@@ -58,14 +56,12 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
         elif uploaded(path):
             there += 1
         else:
-            settings = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))
-            assert isinstance(settings, dict)
-            plain = {str(key): value for key, value in settings.items()}
-            facts = plain.pop("data")
+            settings = read_settings(path)
+            facts = settings.pop("data")
             table = read_rows(path / "results.parquet")
             # The name is the attempt's own: should a kill come before the note that it was sent, W&B refuses to
             # take it twice.
-            told = RunFacts(status["run_id"], status["attempt"], path, plain, facts)
+            told = RunFacts(status["run_id"], status["attempt"], path, settings, facts)
             session = WandbSession(told, logger)
             if session.mode == "offline" and (folder_before := written(path, session.id)):
                 there += 1
