@@ -136,7 +136,7 @@ def leave_one_out(graph, labels):
 
 
 def label_propagation(graph, labels):
-    """Which nodes are right (n,), -1 for those whose label was shown; one array per trial, of the same nodes for all."""
+    """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, which are the same for all peers."""
     trials = []
     for trial in range(TRIALS):
         rng = np.random.default_rng(trial)
@@ -176,8 +176,8 @@ def compare_peers(name, X, labels):
             row[f"{task}_trials"] = accuracies(found)
             row[f"{task}_from_knn"] = against(hits[KNN][task], found)
     table = Table(
-        title=f"Peers on {name}: {X.shape[0]:,} x {X.shape[1]}, k = {K}; LP with {LABELS_PER_CLASS} labels per class; in "
-        "brackets the 95% interval of the difference from plain kNN"
+        title=f"Peers on {name}: {X.shape[0]:,} x {X.shape[1]}, k = {K}; LP with {LABELS_PER_CLASS} labels per class; "
+        "in brackets the 95% interval of the difference from plain kNN"
     )
     for column in ("method", "seconds", "edges per node", "LOO", "LP"):
         table.add_column(column)
