@@ -16,6 +16,7 @@ from asbc.bandwidth import (
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
 from asbc.neighbors import LowRecallWarning, Neighbors, search_neighbors
+from asbc.outofcore.driver import build_graph
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows
 from asbc.validation import normalize
 from asbc.version import __version__
@@ -45,6 +46,7 @@ __all__ = [
     "Perplexity",
     "SelfTuning",
     "SpectralBandwidth",
+    "build_graph",
     "dim_mst",
     "effective_rank",
     "gaussian_weights",

@@ -136,7 +136,7 @@ def leave_one_out(graph, labels):
 
 
 def label_propagation(graph, labels):
-    """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, which are the same for all peers."""
+    """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, the same nodes for all peers."""
     trials = []
     for trial in range(TRIALS):
         rng = np.random.default_rng(trial)

@@ -45,6 +45,16 @@ class Comparison:
         What was resampled for the interval: "trials", or "trials and nodes".
     confidence : float
         Of the interval, such as 0.95.
+
+    See Also
+    --------
+    compare, compare_methods : what gives it.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> print(compare([0.5, 0.75], [0.25, 0.5]))
+    +0.2500 [+0.2500, +0.2500] (2/0/0, p=0.5)
     """
 
     mean_a: float
@@ -97,9 +107,9 @@ def compare(
     ----------
     a, b : (m,) arrays
         Values of the two methods, pair by pair; finite.
-    trial : (m,) array, optional
-        Trial that each pair belongs to. By default every pair is a trial of its own.
-    hits_a, hits_b : sequences of m arrays (N,) of int8, optional
+    trial : (m,) array, default=None
+        Trial that each pair belongs to; None where every pair is a trial of its own.
+    hits_a, hits_b : sequences of m arrays (N,) of int8, default=None
         For each pair and each of the N nodes of the data set: 1 right, 0 wrong, -1 not scored.
     confidence : float, default=0.95
         Of the interval.

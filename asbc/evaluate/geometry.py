@@ -71,9 +71,9 @@ class Alignment(Task):
 
     Parameters
     ----------
-    targets : sequence of {"mst", "levina_bickel", "two_nn"}, default=all three
+    targets : sequence of str, default=("mst", "levina_bickel", "two_nn")
         Estimators that r is matched to, one after the other.
-    estimators : sequence of {"mst", "levina_bickel", "two_nn"}, default=all three
+    estimators : sequence of str, default=("mst", "levina_bickel", "two_nn")
         Estimators that r is compared with.
 
     See Also

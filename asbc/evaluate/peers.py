@@ -22,7 +22,8 @@ def umap_weights(neighbors: Neighbors) -> Matrix:
 
     Parameters
     ----------
-    neighbors : Neighbors of n nodes, k each
+    neighbors : Neighbors
+        Of n nodes, k each.
 
     Returns
     -------
@@ -59,14 +60,14 @@ def umap_weights(neighbors: Neighbors) -> Matrix:
 
 
 def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
-    """solo-learn's weights for a vote of neighbours: `exp(cos / temperature)`, on unit vectors.
+    """Weights that solo-learn's vote of neighbours takes: `exp(cos / temperature)`, on unit vectors.
 
     Rows are scaled so that their largest weight is 1, which changes no vote and cannot overflow.
 
     Parameters
     ----------
-    neighbors : Neighbors of n nodes, k each
-        Found on vectors of unit length: the cosine is read off the euclidean distance.
+    neighbors : Neighbors
+        Of n nodes, k each, found on vectors of unit length: the cosine is read off the euclidean distance.
     temperature : float, default=0.07
         Above 0; the smaller it is, the more the nearest neighbours count.
 
@@ -97,7 +98,8 @@ def graph_learning_weights(neighbors: Neighbors) -> Matrix:
 
     Parameters
     ----------
-    neighbors : Neighbors of n nodes, k each
+    neighbors : Neighbors
+        Of n nodes, k each.
 
     Returns
     -------

@@ -32,6 +32,7 @@ class Score:
     metric : str
         What was measured, such as "loo".
     value : float
+        The number.
     level : int
         Samples per class, or labels per class in propagation.
     seconds : float
@@ -42,8 +43,12 @@ class Score:
         Which of them were right.
     method : str, default=None
         Name of the method, where it is not the one that was asked about.
-    more : dict, default={}
+    more : dict, default=an empty one
         Further columns of the row.
+
+    See Also
+    --------
+    Task : what gives scores.
 
     Examples
     --------
