@@ -1,4 +1,4 @@
-"""Results as tables: the public name of :mod:`asbc.runs.results`."""
+"""Results of experiments as pandas tables: the public names of :mod:`asbc.runs.results`."""
 
 from asbc.extras import needed
 

@@ -80,7 +80,7 @@ def plain_node(X, row, d_row, sizes, rng):
 
 
 def plain_dropping(K, b):
-    """NNK that only drops neighbours, one LAPACK Cholesky solve a round."""
+    """NNK that only drops neighbours, one LAPACK Cholesky solve per round."""
     members = np.arange(len(b))
     while True:
         w = cho_solve(cho_factor(K[np.ix_(members, members)], check_finite=False), b[members], check_finite=False)
@@ -117,7 +117,7 @@ def exactness(report, X, neighbors, dimension):
         same = np.array_equal(pruned[0], brute[0])
         solved = float(pruned[5].mean())
         report.add(
-            f"eigenproblems a node, grid of {n_grid}",
+            f"eigenproblems per node, grid of {n_grid}",
             f"{solved:.2f} (at most {pruned[5].max()})",
             f"<= {limit}",
             solved <= limit,
@@ -232,7 +232,7 @@ def growth(report, small, large, d=64):
     """Time and memory of everything but the search, at two sizes, measured in turns."""
 
     def prepare(n):
-        # A hundred points a piece at either size: twice the points on one piece would be another geometry.
+        # A hundred points per piece at either size: twice the points on one piece would be another geometry.
         X = surface(n, d, pieces=n // 100)
         return X, asbc.search_neighbors(X, 30)
 
@@ -266,7 +266,7 @@ def growth(report, small, large, d=64):
         )
         report.add(
             f"peak memory from {small} to {large} nodes, inputs apart, {how}",
-            f"{memory:.1f}x ({peaks[1] / large / 1024:.1f} kB a node)",
+            f"{memory:.1f}x ({peaks[1] / large / 1024:.1f} kB per node)",
             f"<= {1.1 * by:.0f}x",
             memory <= 1.1 * by,
             value=memory,

@@ -38,7 +38,7 @@ from asbc.neighbors.types import with_pairs
 from asbc.rows import solve_rows
 
 K = 30
-LABELS_A_CLASS = 5
+LABELS_PER_CLASS = 5
 TRIALS = 5
 console = Console(width=150)
 
@@ -136,13 +136,13 @@ def leave_one_out(graph, labels):
 
 
 def label_propagation(graph, labels):
-    """Which nodes are right (n,), -1 for those whose label was shown; one array a trial, of the same nodes for all."""
+    """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, the same nodes for all peers."""
     trials = []
     for trial in range(TRIALS):
         rng = np.random.default_rng(trial)
         shown = np.zeros(len(labels), bool)
         for label in np.unique(labels):
-            shown[rng.choice(np.flatnonzero(labels == label), LABELS_A_CLASS, replace=False)] = True
+            shown[rng.choice(np.flatnonzero(labels == label), LABELS_PER_CLASS, replace=False)] = True
         trials.append(np.where(shown, -1, propagation_hits(graph, labels, shown)[0]).astype(np.int8))
     return trials
 
@@ -169,24 +169,24 @@ def compare_peers(name, X, labels):
         graph.setdiag(0)
         graph.eliminate_zeros()
         hits[method] = {"loo": [leave_one_out(graph, labels)], "lp": label_propagation(graph, labels)}
-        rows.append({"data": name, "method": method, "seconds": seconds, "edges_a_node": graph.nnz / len(X)})
+        rows.append({"data": name, "method": method, "seconds": seconds, "edges_per_node": graph.nnz / len(X)})
     for row in rows:
         for task, found in hits[row["method"]].items():
             row[task] = float(np.mean(accuracies(found)))
             row[f"{task}_trials"] = accuracies(found)
             row[f"{task}_from_knn"] = against(hits[KNN][task], found)
     table = Table(
-        title=f"Peers on {name}: {X.shape[0]:,} x {X.shape[1]}, k = {K}; LP with {LABELS_A_CLASS} labels a class; in "
-        "brackets the 95% interval of the difference from plain kNN"
+        title=f"Peers on {name}: {X.shape[0]:,} x {X.shape[1]}, k = {K}; LP with {LABELS_PER_CLASS} labels per class; "
+        "in brackets the 95% interval of the difference from plain kNN"
     )
-    for column in ("method", "seconds", "edges a node", "LOO", "LP"):
+    for column in ("method", "seconds", "edges per node", "LOO", "LP"):
         table.add_column(column)
     for row in rows:
         scores = []
         for task in ("loo", "lp"):
             gap = row[f"{task}_from_knn"]
             scores.append(f"{row[task]:.4f}" + (f" [{gap['low']:+.4f}, {gap['high']:+.4f}]" * (row["method"] != KNN)))
-        table.add_row(row["method"], f"{row['seconds']:.2f}", f"{row['edges_a_node']:.1f}", *scores)
+        table.add_row(row["method"], f"{row['seconds']:.2f}", f"{row['edges_per_node']:.1f}", *scores)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", asbc.LowRecallWarning)
         recall = asbc.search_neighbors(X, K, search="ivf").recall
@@ -233,7 +233,7 @@ def compare_searches(X):
 
 
 def memory_of_a_block(X):
-    """Bytes a node that the list search of one block takes at its peak, by the number of threads."""
+    """Bytes per node that the list search of one block takes at its peak, by the number of threads."""
     from asbc.neighbors.search import build_index, check_search, find_rows
 
     index = build_index(X, K, "ivf", check_search("ivf", len(X), {}))
@@ -248,7 +248,7 @@ def memory_of_a_block(X):
         tracemalloc.stop()
     numba.set_num_threads(cores)
     told = ", ".join(f"{count:,.0f} on {threads} thread(s)" for threads, count in found.items())
-    console.print(f"list search of a block, bytes a node: {told}")
+    console.print(f"list search of a block, bytes per node: {told}")
     return {str(threads): count for threads, count in found.items()}
 
 
@@ -354,7 +354,7 @@ def run_build(vectors, folder, *more):
         "stages": seconds,
         "peak_gib": timing["peak_bytes"] / 2**30,
         "recall": manifest["recall"],
-        "edges_a_node": manifest["edges"] / manifest["n"],
+        "edges_per_node": manifest["edges"] / manifest["n"],
         "load_before": load,
     }
 
@@ -515,7 +515,7 @@ def main() -> None:
     if args.only in (None, "searches"):
         X = make_mixture(20_000)[0]
         results["searches"] = compare_searches(X)
-        results["block_bytes_a_node"] = memory_of_a_block(X)
+        results["block_bytes_per_node"] = memory_of_a_block(X)
     if args.only in (None, "curves"):
         results["curves"] = scaling_curves(make_mixture(args.n)[0], args.output)
         console.print(f"scaling curves: {args.output / 'scaling.png'}")

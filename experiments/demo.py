@@ -1,4 +1,4 @@
-"""The main job on a small data set: is a graph with a bandwidth per node better than kNN? `make demo`
+"""Is a graph with a bandwidth per node better than kNN? `make demo` asks on a small data set.
 
 Builds the graphs of the paper on scikit-learn's handwritten digits, or on your own vectors, and measures how often
 the weighted vote of a node's neighbours names its class.

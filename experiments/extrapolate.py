@@ -6,7 +6,7 @@ Reads the largest local build in the benchmark's file and prints a Markdown tabl
 
 * ``rows``, ``lists``, ``check``, ``transpose``, ``graph`` and ``join`` cost the same for every node.
 * With ``2 sqrt(n)`` lists, choosing lists takes n sqrt(n) products of length d, and so does looking through them: the
-  cost of ``assign`` and ``neighbors`` a node grows like the root of n. So do the rounds of ``train`` a list, whose
+  cost of ``assign`` and ``neighbors`` per node grows like the root of n. So do the rounds of ``train`` per list, whose
   total grows like n.
 * Recall at a fixed number of probes falls slowly with n. Beyond the measured size, twice the probes are taken, and
   the whole of ``neighbors`` is counted twice.
@@ -24,7 +24,7 @@ from asbc.neighbors.search import check_search
 
 D, K, NODES, CORES = 384, 30, 100, 32  # columns, neighbours, machines of the cluster, cores of each
 MEASURED_PROBES, PROBES = 8, 16  # lists that a row looks at: in the measured build, and beyond its size
-DISK = 1e9  # bytes a second that a machine reads from the shared file system
+DISK = 1e9  # bytes per second that a machine reads from the shared file system
 MEMORY = 256e9  # bytes of a machine, most of them free for the page cache
 
 
@@ -39,7 +39,7 @@ def core_seconds(build: dict, cores: int, n: float) -> dict[str, float]:
     return found
 
 
-def bytes_a_node(edges: float, wide: bool, probes: int) -> dict[str, float]:
+def bytes_per_node(edges: float, wide: bool, probes: int) -> dict[str, float]:
     """`edges` are those of the finished graph; before symmetrising there are about as many as NNK keeps."""
     index = 8 if wide else 4
     return {
@@ -57,7 +57,7 @@ def short(value: float) -> str:
 def describe(build: dict, cores: int, n: int) -> dict[str, str]:
     stages = core_seconds(build, cores, n)
     probes = MEASURED_PROBES if n == build["n"] else PROBES
-    sizes = bytes_a_node(build["edges_a_node"], wide=n * build["edges_a_node"] >= 2**31, probes=probes)
+    sizes = bytes_per_node(build["edges_per_node"], wide=n * build["edges_per_node"] >= 2**31, probes=probes)
     n_lists = check_search("ivf", n, {})["n_lists"]
     total = sum(stages.values())
     search = sum(stages.get(name, 0.0) for name in ("train", "assign", "order", "lists", "neighbors"))

@@ -1,4 +1,4 @@
-"""Figure 3: leave-one-out accuracy against samples a class.
+"""Figure 3: leave-one-out accuracy against samples per class.
 
 Any override of `asbc` may follow, for example `embedding=mocov2` or `trials=2`.
 """

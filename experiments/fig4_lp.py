@@ -1,4 +1,4 @@
-"""Figure 4: accuracy of label propagation against labels a class.
+"""Figure 4: accuracy of label propagation against labels per class.
 
 Any override of `asbc` may follow, for example `embedding=mocov2` or `trials=2`.
 """

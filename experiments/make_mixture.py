@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 GROUP = 4096
-WAVES = 24  # curved features a piece
+WAVES = 24  # curved features per piece
 
 
 def make_pieces(d: int, n_pieces: int, seed: int, spacing: float = 1.0) -> list[tuple[np.ndarray, ...]]:

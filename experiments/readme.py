@@ -1,4 +1,4 @@
-"""What the README shows, on scikit-learn's digits: its figure, and its table of results, written into it anew."""
+"""Make the figure and the table of results that the README shows, on scikit-learn's digits, and write them into it."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     panels = [figures.regimes(narrow_to_wide).panels[0], figures.loo(votes).panels[0]]
     write_whole(IMAGE, lambda path: path.write_bytes(figures.png(panels, dpi=130)))
 
-    # The same as: asbc experiment=ablation samples_per_class=[100] evaluate.lp.labels=[1,5,20]
+    # The same as: asbc experiment=ablation 'samples_per_class=[100]' 'evaluate.lp.labels=[1,5,20]'
     ((_, part),) = run("ablation", ["samples_per_class=[100]", "evaluate.lp.labels=[1,5,20]", "progress=false"])
     before, _, rest = PAGE.read_text().partition(START)
     table = results(part)

@@ -29,7 +29,7 @@ from sklearn.metrics import normalized_mutual_info_score
 import asbc
 from asbc.report import figures, tables
 from asbc.report.claims import judge
-from asbc.report.cli import make_report
+from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 
 rng = np.random.default_rng(0)
@@ -45,12 +45,13 @@ X.shape
 # %% [markdown]
 # ## The graph
 #
-# `GraphBuilder` is a scikit-learn estimator. It gives a sparse matrix, and keeps what it found on the way.
+# `GraphBuilder` is a scikit-learn estimator. It gives a sparse matrix, and keeps what it found on the way. The metric
+# is euclidean unless told otherwise; here it is cosine, as in the experiments below.
 
 # %%
 builder = asbc.GraphBuilder(weights="nnk", bandwidth=asbc.SpectralBandwidth(), metric="cosine")
 A = builder.fit_transform(X)
-print(f"{A.nnz} edges, {A.nnz / len(X):.1f} a node")
+print(f"{A.nnz} edges, {A.nnz / len(X):.1f} per node")
 for name, values in (("dimension", builder.dimension_), ("sigma", builder.bandwidth_.sigma)):
     print(f"{name}: {np.quantile(values, [0.25, 0.5, 0.75]).round(3)} (quartiles)")
 
@@ -71,7 +72,7 @@ print(rows.shape, rows.nnz, "weights")
 # %% [markdown]
 # ## Is it any better?
 #
-# That is for the experiments to say. They read the array from a file; on a command line this is
+# The experiments measure that. They read the array from a file; on a command line this is
 #
 # ```sh
 # asbc experiment=loo embedding=files embedding.path=mine.npz

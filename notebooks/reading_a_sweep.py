@@ -11,8 +11,9 @@
 # %% [markdown]
 # # Reading a sweep from Parquet
 #
-# Every run leaves one long table: a row for each method, level, trial and metric, with every setting in a column of
-# its own. This notebook makes a small sweep over gamma and reads it back. On a command line the sweep is
+# Every run leaves one long table: one row per method, level, trial and metric, with every setting in a column of its
+# own (the number of candidate neighbours is `k_cand`). This notebook makes a small sweep over gamma and reads it back.
+# On a command line the sweep is
 #
 # ```sh
 # asbc experiment=gamma trials=3
@@ -28,7 +29,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from asbc.evaluate.comparison import compare_methods
+from asbc.evaluate import compare_methods
 from asbc.report.style import LOOKS, label, style
 from asbc.results import collect, runs
 
@@ -52,7 +53,7 @@ table[["dataset", "method", "bandwidth.gamma", "samples", "trial", "metric", "va
 # %% [markdown]
 # ## Means
 #
-# One value of everything that was measured, for each gamma and method.
+# The mean over trials of some of the metrics, per method and gamma.
 
 # %%
 wanted = ["loo", "rank_median", "dimension_median", "sigma_median", "edges"]
@@ -64,8 +65,8 @@ means[wanted].round(3)
 # %% [markdown]
 # ## Differences
 #
-# Trials share their nodes, so settings are compared trial by trial. `compare_methods` pairs rows by data set, level and
-# trial; giving each gamma a name of its own turns it on a sweep.
+# All settings see the same subsample in a trial, so they are compared trial by trial. `compare_methods` pairs the rows
+# of two methods by data set, level and trial. To compare values of gamma instead, each value is made a method here.
 
 # %%
 nnk = table[table["method"] == "nnk_sigma"]

@@ -23,10 +23,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import asbc
-from asbc.embeddings.sources import Digits
+from asbc.embeddings import Digits
 from asbc.report.style import BLUE, GREEN, INK, MUTED, ORANGE, RED, style
 
-X = asbc.normalize(Digits().load().vectors)
+X = asbc.normalize(Digits().load().vectors)  # unit length: the cosine metric, as in the experiments
 neighbors = asbc.search_neighbors(X, k=30)
 dimension = asbc.dim_mst(X, neighbors)
 choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
@@ -76,7 +76,7 @@ look([0.1, 0.3, float(refined.sigma[0] / reach[0]), 1.5, 4.0])
 # The dashed line is the node's dimension, and the panel in the middle is the bandwidth that was chosen for it: the
 # rank is the dimension there.
 #
-# With a running kernel, the slider below moves the bandwidth; on paper, the panels above have to do.
+# When the notebook is running, the slider below moves the bandwidth.
 
 # %%
 try:
@@ -121,8 +121,9 @@ with style():
 canvas
 
 # %% [markdown]
-# On the right, the ranks lie off the line: with 12 grid points, as in the paper, only so many bandwidths can be chosen.
-# `SpectralBandwidth(refine=True)` searches on between them; it chose the bandwidth in the middle panel above.
+# On the right, the ranks lie off the line: with 12 grid points, as in the paper, a node has only 12 bandwidths to
+# choose from. `SpectralBandwidth(refine=True)` goes on to search between them; it chose the bandwidth in the middle
+# panel above.
 
 # %%
 for name, found in (("12 grid points", choice), ("refined", refined)):

@@ -1,6 +1,10 @@
 """Every leaf of the real conf/ composes and can be instantiated."""
 
+import importlib
 import importlib.util
+import re
+import subprocess
+import sys
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -97,3 +101,36 @@ def test_launchers():
     if importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher"):
         launcher = load("hydra/launcher=slurm", hydra=True).hydra.launcher
         assert launcher.cpus_per_task == 8 and "SlurmLauncher" in launcher._target_
+
+
+def targets():
+    """Every `_target_` in conf/, with the file that has it."""
+    found = [
+        (str(path.relative_to(CONF)), target)
+        for path in sorted(CONF.rglob("*.yaml"))
+        for target in re.findall(r"_target_:\s*(\S+)", path.read_text())
+    ]
+    assert len(found) > 50
+    return found
+
+
+@pytest.mark.parametrize(("file", "target"), targets())
+def test_every_target_is_a_public_name(file, target):
+    """A config names a class as a user would import it, so that it works on when a module moves."""
+    package, _, name = target.rpartition(".")
+    assert package in ("asbc", "asbc.evaluate", "asbc.embeddings", "asbc.runs")
+    assert name in importlib.import_module(package).__all__
+
+
+def test_k_cand_is_what_the_search_is_asked_for():
+    assert load("k_cand=17").neighbors.k == 17
+    for leaf in leaves("neighbors"):
+        neighbors = load(f"neighbors={leaf}", "k_cand=9").neighbors
+        assert neighbors.k == 9 and neighbors.metric == "cosine"
+
+
+def test_help_names_the_metric_and_the_experiments():
+    done = subprocess.run([sys.executable, "-m", "asbc.cli", "--help"], capture_output=True, text=True, check=True)
+    assert "The metric is cosine" in done.stdout and "neighbors.metric=euclidean" in done.stdout
+    for name in leaves("experiment"):
+        assert name in done.stdout

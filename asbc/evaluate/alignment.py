@@ -10,8 +10,8 @@ from scipy.stats import rankdata
 
 
 @dataclass(frozen=True)
-class Alignment:
-    """How r moves with d over the nodes.
+class RankFit:
+    """How the effective rank r moves with the dimension d over the nodes; :func:`align` gives it.
 
     Attributes
     ----------
@@ -20,6 +20,7 @@ class Alignment:
     slope, intercept : float
         Least-squares line `r = slope * d + intercept`; NaN where d is constant.
     n : int
+        Nodes with a finite rank and a finite dimension, which alone are looked at.
     """
 
     spearman: float
@@ -28,21 +29,31 @@ class Alignment:
     n: int
 
 
-def align(effective_rank: ArrayLike, dimension: ArrayLike) -> Alignment:
+def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     """Compare the effective rank r of each node's kernel with the dimension d of its neighbourhood.
 
-    Since r is chosen to be near the dimension it was *given*, its agreement with that estimate says that the
-    search works, and only its agreement with an estimate it was not given says something about the data.
+    The spectral rule chooses r to be near the estimate of dimension that it was *given*. That r agrees with this
+    estimate only shows that the search works; that r agrees with another estimate says something about the data.
 
     Parameters
     ----------
-    effective_rank : (n,)
-    dimension : (n,)
-        Nodes where either is not finite are left out.
+    effective_rank : (n,) array
+    dimension : (n,) array
+        Nodes where either of the two is not finite are left out; at least 3 must remain.
 
     Returns
     -------
-    Alignment
+    RankFit
+
+    See Also
+    --------
+    asbc.evaluate.Alignment : the task that does this for every estimate of dimension in turn.
+
+    Examples
+    --------
+    >>> from asbc.evaluate.alignment import align
+    >>> align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0])
+    RankFit(spearman=1.0, slope=2.0, intercept=1.0, n=3)
     """
     r = np.asarray(effective_rank, dtype=np.float64)
     d = np.asarray(dimension, dtype=np.float64)
@@ -56,7 +67,7 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> Alignment:
     spread = d - d.mean()
     power = float(spread @ spread)
     slope = float(spread @ (r - r.mean())) / power if power > 0 else float("nan")
-    return Alignment(spearman, slope, float(r.mean() - slope * d.mean()), len(r))
+    return RankFit(spearman, slope, float(r.mean() - slope * d.mean()), len(r))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

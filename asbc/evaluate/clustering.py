@@ -16,26 +16,49 @@ from asbc.learn.labels import encode_labels
 
 
 @dataclass(frozen=True)
-class Clustering:
-    """Agreement of clusters and classes: normalised mutual information and adjusted Rand index."""
+class ClusterAgreement:
+    """How well clusters agree with classes; :func:`cluster` gives it.
+
+    Attributes
+    ----------
+    nmi : float
+        Normalised mutual information: 0 where clusters tell nothing of the classes, 1 where they are the classes.
+    ari : float
+        Adjusted Rand index: about 0 for clusters drawn by chance, 1 where they are the classes.
+    """
 
     nmi: float
     ari: float
 
 
-def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> Clustering:
+def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement:
     """Cut the graph into as many clusters as there are classes, labels unseen, and compare.
 
     Parameters
     ----------
-    graph : (n, n) sparse, entries 0 or more
-        Made symmetric by its mean with its transpose if it is not.
-    labels : (n,) labels of any kind
-    seed : int
+    graph : (n, n) sparse array, entries 0 or more
+        A graph that is not symmetric is replaced by the mean of itself and its transpose.
+    labels : (n,) array of labels of any kind
+        At least two classes.
+    seed : int, default=0
+        Of scikit-learn's spectral clustering.
 
     Returns
     -------
-    Clustering
+    ClusterAgreement
+
+    See Also
+    --------
+    asbc.evaluate.Clustering : the task that does this for the graph of every method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.evaluate.clustering import cluster
+    >>> pieces = sparse.block_diag([np.ones((4, 4)), np.ones((4, 4))])
+    >>> cluster(pieces, ["a"] * 4 + ["b"] * 4)
+    ClusterAgreement(nmi=1.0, ari=1.0)
     """
     codes, classes = encode_labels(labels, graph.shape[0])  # type: ignore[arg-type]
     if len(classes) < 2:
@@ -51,4 +74,4 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> Clustering:
         # Several components are legal here; graph_health counts them.
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
         found = model.fit_predict(W)
-    return Clustering(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))
+    return ClusterAgreement(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))

@@ -25,22 +25,36 @@ PAIRED_BY = ("dataset", "encoder", "samples", "level", "trial")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A against B, paired.
+    """Method a against method b, measured in pairs; :func:`compare` and :func:`compare_methods` give it.
 
     Attributes
     ----------
+    mean_a, mean_b : float
+        Mean over the pairs of either side.
     difference : float
         Mean of `a - b` over the pairs.
     low, high : float
-        Bootstrap interval of it.
+        Ends of its bootstrap interval.
     p_value : float
         Wilcoxon signed-rank test over the trials, two-sided; 1 where no trial differs.
     wins, ties, losses : int
         Pairs in which a is above, equal to, below b.
     trials : int
+        How many trials the pairs belong to.
     over : str
-        What was resampled: "trials", or "trials and nodes".
+        What was resampled for the interval: "trials", or "trials and nodes".
     confidence : float
+        Of the interval, such as 0.95.
+
+    See Also
+    --------
+    compare, compare_methods : what gives it.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> print(compare([0.5, 0.75], [0.25, 0.5]))
+    +0.2500 [+0.2500, +0.2500] (2/0/0, p=0.5)
     """
 
     mean_a: float
@@ -58,7 +72,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Of the claim "a is above b": "holds", "does not hold" or "cannot tell"."""
+        """What the interval says of the claim "a is above b": "holds", "does not hold" or "cannot tell"."""
         if self.low > 0:
             return "holds"
         return "does not hold" if self.high < 0 else "cannot tell"
@@ -83,26 +97,41 @@ def compare(
 ) -> Comparison:
     """Compare two methods on the same trials.
 
-    The interval says how far the difference could be off by the luck of the draw. Whole trials are resampled:
-    values of one trial at several levels share their nodes and are not independent. Where it is known which
-    nodes were right (`hits`), nodes are resampled as well, each node in all trials at once: trials overlap,
-    and where the sample is the whole data set they even coincide, so that trials alone would promise a
-    certainty that there is not.
+    The interval says how far the difference could be off by the luck of the draw. Whole trials are resampled,
+    because the values of one trial at several levels share their nodes and so are not independent. Where it is
+    known which nodes were right (`hits_a`, `hits_b`), nodes are resampled as well, each of them in all trials at
+    once: trials overlap, and coincide where a sample is the whole data set, so an interval over trials alone would
+    be too narrow.
 
     Parameters
     ----------
-    a, b : (m,) values of the two methods, pair by pair
-    trial : (m,), optional
-        Trial that each pair belongs to. Default: every pair is a trial of its own.
-    hits_a, hits_b : m arrays of (N,) int8, optional
+    a, b : (m,) arrays
+        Values of the two methods, pair by pair; finite.
+    trial : (m,) array, default=None
+        Trial that each pair belongs to; None where every pair is a trial of its own.
+    hits_a, hits_b : sequences of m arrays (N,) of int8, default=None
         For each pair and each of the N nodes of the data set: 1 right, 0 wrong, -1 not scored.
-    confidence : float
-    n_boot : int
-    seed : int
+    confidence : float, default=0.95
+        Of the interval.
+    n_boot : int, default=2000
+        Bootstrap draws.
+    seed : int, default=0
+        Of the draws.
 
     Returns
     -------
     Comparison
+
+    See Also
+    --------
+    compare_methods : the same from a table of results.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> found = compare([0.91, 0.93, 0.92], [0.90, 0.91, 0.90])
+    >>> print(found.verdict, found.wins, found.losses, f"{found.difference:.3f}")
+    holds 3 0 0.017
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or len(x) == 0:
@@ -114,7 +143,7 @@ def compare(
     _, member = np.unique(np.arange(len(x)) if trial is None else np.asarray(trial), return_inverse=True)
     member = member.reshape(-1)
     if len(member) != len(x):
-        raise ValueError(f"trial must have one entry a pair: {len(x)} wanted, got {len(member)}")
+        raise ValueError(f"trial must have one entry per pair: {len(x)} wanted, got {len(member)}")
     delta = x - y
     counts = np.bincount(member)
     per_trial = np.bincount(member, delta) / counts
@@ -158,16 +187,33 @@ def compare_methods(
     Parameters
     ----------
     table : DataFrame
-        Rows as :func:`asbc.runs.results.collect` gives them; filter it first to one setting of everything else.
+        Rows as :func:`asbc.results.collect` gives them, filtered to one value of every setting.
     a, b : str
         Names in its `method` column.
-    metric : str
-    confidence, seed
-        See :func:`compare`.
+    metric : str, default="loo"
+        Name in its `metric` column.
+    confidence : float, default=0.95
+        Of the interval.
+    seed : int, default=0
+        Of the bootstrap.
 
     Returns
     -------
     Comparison
+
+    See Also
+    --------
+    compare : the same from two arrays.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from asbc.evaluate import compare_methods
+    >>> pair = {"dataset": "mine", "encoder": "files", "samples": 20, "level": 20, "metric": "loo"}
+    >>> values = {"knn": [0.90, 0.91, 0.90], "nnk_sigma": [0.91, 0.93, 0.92]}
+    >>> rows = [{**pair, "method": m, "trial": t, "value": v} for m in values for t, v in enumerate(values[m])]
+    >>> compare_methods(pd.DataFrame(rows), "nnk_sigma", "knn").verdict
+    'holds'
     """
     known = sorted(table["metric"].unique())
     if metric not in known:
@@ -216,7 +262,7 @@ def _resample_nodes(
     n_boot: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Differences of every pair (columns) under redrawn nodes (rows), a node weighing the same in all."""
+    """(n_boot, m) differences of every pair after nodes are redrawn; a redrawn node counts equally in all pairs."""
     first, second = np.stack(list(hits_a)).astype(np.int8), np.stack(list(hits_b)).astype(np.int8)
     if first.shape != second.shape or ((first < 0) != (second < 0)).any():
         raise ValueError("hits_a and hits_b must score the same nodes in every pair")

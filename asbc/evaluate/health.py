@@ -12,21 +12,21 @@ from scipy.sparse.csgraph import connected_components
 
 
 @dataclass(frozen=True)
-class Health:
-    """The shape of a graph.
+class GraphShape:
+    """The pieces, edges and degrees of a graph; :func:`graph_health` gives it.
 
     Attributes
     ----------
     components : int
-        Pieces, directions ignored.
+        Connected pieces; the direction of an edge does not matter.
     largest : float
         Share of the nodes in the largest piece.
     isolated : int
-        Nodes without any edge.
+        Nodes without any edge, to or from them.
     edges : int
-        Stored entries above 0 (each direction counts).
+        Entries above 0, so that an edge with both directions counts twice.
     degree_min, degree_median, degree_max : float
-        Out-neighbours a node.
+        Out-neighbours per node.
     """
 
     components: int
@@ -38,16 +38,28 @@ class Health:
     degree_max: float
 
 
-def graph_health(graph: Any) -> Health:
+def graph_health(graph: Any) -> GraphShape:
     """Count pieces, edges and degrees of a graph.
 
     Parameters
     ----------
-    graph : (n, n) sparse, entries 0 or more
+    graph : (n, n) sparse array, entries 0 or more
 
     Returns
     -------
-    Health
+    GraphShape
+
+    See Also
+    --------
+    asbc.evaluate.Health : the task that does this for the graph of every method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.health import graph_health
+    >>> shape = graph_health(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+    >>> shape.components, shape.isolated, shape.edges
+    (2, 1, 2)
     """
     W = sp.csr_array(graph, copy=True)
     if W.shape[0] != W.shape[1] or W.shape[0] == 0:
@@ -56,7 +68,7 @@ def graph_health(graph: Any) -> Health:
     degree = np.diff(W.indptr)
     reached = np.bincount(W.indices, minlength=W.shape[0])
     count, member = connected_components(W, directed=True, connection="weak")
-    return Health(
+    return GraphShape(
         components=int(count),
         largest=float(np.bincount(member).max() / W.shape[0]),
         isolated=int(((degree == 0) & (reached == 0)).sum()),
@@ -74,16 +86,27 @@ def kernel_condition(
 
     Parameters
     ----------
-    X : (n, d)
-    indices : (n, k) neighbours of each node
-    sigma : (n,) or a number
-    block : int
-        Nodes at a time; bounds the memory.
+    X : (n, d) array
+    indices : (n, k) array
+        Neighbours of each node, as rows of X.
+    sigma : (n,) array or float
+    block : int, default=256
+        Nodes worked on at a time, which bounds the memory.
 
     Returns
     -------
     condition : (n,) float64
-        Largest over smallest eigenvalue, held at 1/eps (4.5e15): beyond it the digits are rounding.
+        Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
+        nothing but rounding error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.health import kernel_condition
+    >>> X = np.array([[0.0], [0.0], [100.0]])
+    >>> condition = kernel_condition(X, np.array([[1, 2], [0, 2], [0, 1]]), 1.0)
+    >>> [f"{value:.1e}" for value in condition]  # the neighbours of the last node coincide
+    ['1.0e+00', '1.0e+00', '4.5e+15']
     """
     n, _ = indices.shape
     width = np.broadcast_to(np.asarray(sigma, dtype=np.float64), (n,))

@@ -1,4 +1,4 @@
-"""Which nodes were right, small enough to keep with every score: one bit a node."""
+"""Which nodes were right, small enough to keep with every score: one bit per node."""
 
 from __future__ import annotations
 
@@ -7,18 +7,33 @@ from numpy.typing import NDArray
 
 
 def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
-    """Which nodes of a data set were scored and which of them were right, one bit a node.
+    """Which nodes of a data set were scored and which of them were right, one bit per node.
 
     Parameters
     ----------
-    nodes : (m,) rows of the data set that were scored
-    right : (m,) bool
+    nodes : (m,) int64 array
+        Rows of the data set that were scored.
+    right : (m,) bool array
+        Which of them were right.
     total : int
         Rows of the data set.
 
     Returns
     -------
     scored, right : bytes
+        One bit per row of the data set, filled up with zeros to whole bytes.
+
+    See Also
+    --------
+    unpack_hits : the way back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.hits import pack_hits, unpack_hits
+    >>> scored, right = pack_hits(np.array([0, 3]), np.array([True, False]), 8)
+    >>> unpack_hits(scored, right)
+    array([ 1, -1, -1,  0, -1, -1, -1, -1], dtype=int8)
     """
     scored, correct = np.zeros(total, bool), np.zeros(total, bool)
     scored[nodes] = True
@@ -27,6 +42,16 @@ def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) ->
 
 
 def unpack_hits(scored: bytes, right: bytes) -> NDArray[np.int8]:
-    """The inverse of :func:`pack_hits`: 1 right, 0 wrong, -1 not scored (padding at the end too)."""
+    """Which nodes were right, from the bits that :func:`pack_hits` gave.
+
+    Parameters
+    ----------
+    scored, right : bytes
+
+    Returns
+    -------
+    (N,) int8 array
+        1 right, 0 wrong, -1 not scored; N is the number of rows of the data set rounded up to whole bytes.
+    """
     seen = np.unpackbits(np.frombuffer(scored, np.uint8)).astype(np.int8)
     return np.where(seen == 1, np.unpackbits(np.frombuffer(right, np.uint8)).astype(np.int8), np.int8(-1))

@@ -16,16 +16,27 @@ from asbc.weights import KINDS, Matrix
 
 @dataclass(frozen=True)
 class Method:
-    """A way to weight neighbours.
+    """A way to weight neighbours, which the experiments compare with others.
 
     Parameters
     ----------
     weights : {"uniform", "gaussian", "nnk", "blend"} or callable
-        A callable gets the :class:`Neighbors` and gives (n, k) weights.
-    bandwidth : Bandwidth, optional
+        A callable gets the :class:`asbc.Neighbors` of n nodes and gives (n, k) weights.
+    bandwidth : Bandwidth, default=None
         The rule for sigma; needed by all but "uniform".
-    sharpen : bool
-        Raise rows to a power that falls with sigma.
+    sharpen : bool, default=False
+        Raise each row to a power that falls with its sigma, see :func:`asbc.sharpen`.
+
+    See Also
+    --------
+    Sample : works out the rows and the graph of a method.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.evaluate import Method
+    >>> Method("nnk", asbc.SpectralBandwidth()).kind
+    'nnk'
     """
 
     weights: str | Callable[[Neighbors], Matrix]
@@ -40,7 +51,7 @@ class Method:
 
     @property
     def kind(self) -> str:
-        """Name of the weights."""
+        """Name of the weights: that of the function, where they are a callable."""
         if isinstance(self.weights, str):
             return self.weights
         inner = getattr(self.weights, "func", self.weights)
@@ -53,9 +64,9 @@ class Method:
 
 
 def key_of(value: Any) -> Hashable:
-    """What tells one rule or function from another: its type, and all its parameters.
+    """What tells one rule or function from another: its type and all its parameters.
 
-    The text that scikit-learn prints for an estimator leaves out defaults and long values, so it cannot serve.
+    The text that scikit-learn prints for an estimator would not do, since it leaves out defaults and long values.
     """
     if isinstance(value, Bandwidth):
         parameters = value.get_params(deep=False)

@@ -15,10 +15,31 @@ Matrix = NDArray[np.float64]
 
 
 def umap_weights(neighbors: Neighbors) -> Matrix:
-    """UMAP's fuzzy membership: `exp(-max(0, d - rho_i) / s_i)`, rho_i the nearest distance above 0.
+    """UMAP's fuzzy membership: `exp(-max(0, d - rho_i) / s_i)`, with rho_i the smallest distance above 0.
 
-    s_i is such that a row sums to log2(k + 1): UMAP counts the node itself among its neighbours, as the one that
-    adds nothing to the sum.
+    s_i is such that the row sums to log2(k + 1), and not log2(k): UMAP counts the node itself among its neighbours,
+    though it adds nothing to the sum.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of n nodes, k each.
+
+    Returns
+    -------
+    (n, k) array
+
+    See Also
+    --------
+    cosine_weights, graph_learning_weights : weights of other libraries.
+
+    Examples
+    --------
+    >>> import numpy as np, asbc
+    >>> from asbc.evaluate import umap_weights
+    >>> neighbors = asbc.search_neighbors(np.random.default_rng(0).normal(size=(20, 3)), 7)
+    >>> umap_weights(neighbors).sum(axis=1).round(6)[:2]
+    array([3., 3.])
     """
     distance = neighbors.distances
     positive = np.where(distance > 0, distance, np.inf).min(axis=1)
@@ -39,9 +60,32 @@ def umap_weights(neighbors: Neighbors) -> Matrix:
 
 
 def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
-    """solo-learn's kNN vote: `exp(cos / temperature)`, on unit vectors.
+    """Weights that solo-learn's vote of neighbours takes: `exp(cos / temperature)`, on unit vectors.
 
     Rows are scaled so that their largest weight is 1, which changes no vote and cannot overflow.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of n nodes, k each, found on vectors of unit length: the cosine is read off the euclidean distance.
+    temperature : float, default=0.07
+        Above 0; the smaller it is, the more the nearest neighbours count.
+
+    Returns
+    -------
+    (n, k) array
+
+    See Also
+    --------
+    umap_weights, graph_learning_weights : weights of other libraries.
+
+    Examples
+    --------
+    >>> import numpy as np, asbc
+    >>> from asbc.evaluate import cosine_weights
+    >>> X = asbc.normalize(np.random.default_rng(0).normal(size=(20, 3)))
+    >>> float(cosine_weights(asbc.search_neighbors(X, 5)).max())
+    1.0
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0; got {temperature}")
@@ -50,6 +94,28 @@ def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
 
 
 def graph_learning_weights(neighbors: Neighbors) -> Matrix:
-    """GraphLearning's Gaussian weights: `exp(-4 d^2 / d_k^2)`, d_k the distance to the last neighbour."""
+    """GraphLearning's Gaussian weights: `exp(-4 d^2 / d_k^2)`, with d_k the distance to the last neighbour.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of n nodes, k each.
+
+    Returns
+    -------
+    (n, k) array
+
+    See Also
+    --------
+    umap_weights, cosine_weights : weights of other libraries.
+
+    Examples
+    --------
+    >>> import numpy as np, asbc
+    >>> from asbc.evaluate import graph_learning_weights
+    >>> neighbors = asbc.search_neighbors(np.random.default_rng(0).normal(size=(20, 3)), 5)
+    >>> bool(np.allclose(graph_learning_weights(neighbors)[:, -1], np.exp(-4)))
+    True
+    """
     last = neighbors.distances[:, -1:]
     return np.exp(-4.0 * (neighbors.distances / np.where(last > 0, last, 1.0)) ** 2)

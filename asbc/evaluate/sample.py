@@ -24,23 +24,47 @@ T = TypeVar("T")
 class Sample:
     """A subsample of a data set, with neighbours, dimension, bandwidths, weights and graphs worked out on demand.
 
+    Each step is done once and kept, however many methods and tasks ask for it.
+
     Parameters
     ----------
-    X : (n, d) vectors, already normalised if they are to be
-    labels : (n,) or None
-    nodes : (n,) int
-        Rows of the data set that the subsample took.
-    total : int
-        Rows of the data set.
+    X : (n, d) array
+        Vectors of the subsample; for the cosine metric already scaled to unit length.
+    labels : (n,) array or None
+        Needed by tasks that score predictions.
     search : callable
-        `search(X) -> Neighbors`.
-    dimension : Dimension
-    k_min : int
-    symmetrize : {"max", "mean", None}
-    seed : int
-    level : int
-        Samples per class; 0 where there are no labels to count by.
-    trial : int
+        `search(X) -> Neighbors`, such as ``functools.partial(asbc.search_neighbors, k=30)``.
+    dimension : Dimension, default=None
+        The estimate that bandwidths are matched to; None for ``Dimension()``, which is "mst".
+    nodes : (n,) int array, default=None
+        Rows of the data set that the subsample took; None for all of them in order.
+    total : int, default=None
+        Rows of the data set; None for n.
+    k_min : int, default=6
+        The fewest neighbours that NNK may leave a node.
+    symmetrize : {"max", "mean", None}, default="max"
+        How the two directions of an edge become one weight.
+    seed : int, default=0
+        Of the dimension, of the labels that are revealed and of clustering.
+    level : int, default=0
+        Samples per class; 0 where all nodes are taken.
+    trial : int, default=0
+        Number of the trial.
+
+    See Also
+    --------
+    Method : what `weights` and `graph` are asked for.
+    asbc.GraphBuilder : one graph, without the bookkeeping of an experiment.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np, asbc
+    >>> from asbc.evaluate import Method, Sample
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> sample = Sample(X, None, search=partial(asbc.search_neighbors, k=10))
+    >>> sample.graph(Method("uniform")).shape
+    (50, 50)
     """
 
     def __init__(
@@ -77,7 +101,10 @@ class Sample:
         return key in self._kept
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
-        """The result of `work`, done at the first call only; its own time, what it calls left out, is kept."""
+        """The result of `work`, which is done at the first call only.
+
+        The seconds it took are kept too, without those of the steps that it asked for in turn.
+        """
         if key not in self._kept:
             before = sum(self._seconds.values())
             start = time.perf_counter()
@@ -88,6 +115,8 @@ class Sample:
 
     @property
     def neighbors(self) -> Neighbors:
+        """Neighbours of all nodes; with the distances among them, where those fit into memory."""
+
         def find() -> Neighbors:
             found = self._search(self.X)
             small = found.n * int(pair_count(found.k)) * 8 <= SHARED_BYTES
@@ -95,15 +124,28 @@ class Sample:
 
         return self.once("neighbors", find)
 
+    def kth_distance(self, k: int) -> NDArray[np.float64]:
+        """(n,) distance to the k-th neighbour; where duplicates make it 0, the mean of those above 0."""
+        if not 1 <= k <= self.neighbors.k:
+            raise ValueError(f"k must lie between 1 and {self.neighbors.k}, the neighbours there are; got {k}")
+        distance = self.neighbors.distances[:, k - 1]
+        if not distance.any():
+            raise ValueError(f"all nodes coincide with their {k} nearest neighbours; there is no scale to tune")
+        return np.where(distance > 0, distance, distance[distance > 0].mean())
+
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:
         """(n,) intrinsic dimension, by the sample's own estimator if none is given."""
         by = self.target if estimator is None else estimator
-        return self.once(
-            ("dimension", by), lambda: solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
-        )
+
+        def estimate() -> NDArray[np.float64]:
+            found = solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
+            assert found is not None
+            return found
+
+        return self.once(("dimension", by), estimate)
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
-        """Bandwidths that a rule chooses, matched to a dimension."""
+        """Bandwidths that a rule chooses, matched to the sample's own estimate of dimension, or to `target`."""
 
         def choose() -> BandwidthChoice:
             rows = solve_rows(self.X, self.neighbors, dimension=self.dimension(target), bandwidth=bandwidth)
@@ -151,7 +193,7 @@ class Sample:
         )
 
     def seconds(self, method: Method, *, graph: bool = False) -> float:
-        """What the method would have taken alone: steps shared with others count in full."""
+        """Seconds that the method alone would have taken: steps that it shares with others count in full."""
         base = ("weights", method.key)
         keys: list[Hashable] = ["neighbors", base]
         if method.bandwidth is not None:

@@ -1,4 +1,4 @@
-"""The claims, one by one: what the data say of each, and nothing that they do not say."""
+"""The claims, one by one, and what the data say of each."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from asbc.report.tables import TASKS, interval
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 
-# Accuracies that differ by less than this are called the same: differences of 0.005 among 2,000 nodes are noise.
+# Accuracies that differ by less than this are called the same: among 2,000 nodes the standard error is about 0.01.
 SAME = 0.005
 # With fewer trials than this, intervals are too uncertain to say that nothing changes.
 FEWEST = 3
-# A median rank is said to match a median dimension if it is as near as this share of it.
+# A median rank matches a median dimension if it differs from it by at most this share.
 NEAR = 0.1
 
 
@@ -50,7 +50,17 @@ class Claim:
 
 
 def judge(subject: Subject) -> list[Claim]:
-    """All claims, judged by the runs of one subject."""
+    """All claims, judged by the runs of one subject.
+
+    Parameters
+    ----------
+    subject : Subject
+
+    Returns
+    -------
+    list of Claim
+        Those of the paper first, then questions beyond it; the same ones in the same order for every subject.
+    """
     claims = [
         _order(subject, "loo", paper()["order"]),
         _order(subject, "lp", paper()["order"]),
@@ -77,7 +87,7 @@ def judge(subject: Subject) -> list[Claim]:
 
 
 def both(verdicts: Iterable[str]) -> str:
-    """Verdict on several claims at once: one that fails sinks it, one unknown leaves it open."""
+    """Verdict on several claims together: all must hold; one that does not hold decides, one unknown leaves it open."""
     found = list(verdicts)
     if FAILS in found:
         return FAILS
@@ -132,7 +142,8 @@ def _control(subject: Subject) -> Claim:
     more = ""
     if found is not None and found.verdict == FAILS:
         more = (
-            " So the rank follows whichever estimate it is given: the agreement is the search's doing, not the data's."
+            " So the rank follows whichever estimate it is given: the agreement shows that the search works, and says "
+            "nothing about the data."
         )
     return _judged(text, found, "alignment", False, more)
 
@@ -197,7 +208,7 @@ def _flat_gamma(subject: Subject) -> Claim:
 
 
 def _regimes(subject: Subject) -> Claim:
-    text = "Between a regime where every neighbour stands alone and one where all look alike lies the chosen bandwidth"
+    text = "The chosen bandwidth lies between one where every neighbour stands alone and one where all look alike"
     part = subject.parts.get("regimes")
     if part is None:
         return _missing(text, "regimes")
@@ -267,14 +278,14 @@ def _spearman(part: Part, target: str, estimator: str):
 
 
 def _within(c: Comparison, margin: float) -> str:
-    """Of the claim that a difference is no larger than a margin."""
+    """Verdict on the claim that a difference is no larger than a margin."""
     if -margin <= c.low and c.high <= margin:
         return HOLDS
     return FAILS if c.low > margin or c.high < -margin else UNKNOWN
 
 
 def _same(c: Comparison) -> str:
-    """Of the claim that accuracy does not change: open where the data could not have shown a change."""
+    """Verdict on the claim that accuracy does not change; unknown where the data could not have shown a change."""
     return UNKNOWN if c.trials < FEWEST or _saturated(c) else _within(c, SAME)
 
 
@@ -288,7 +299,7 @@ def _reservation(comparisons: Iterable[Comparison]) -> str:
     few = min(c.trials for c in found)
     if few < FEWEST:
         return f" With {few} trial(s) nothing can be said; {FEWEST} are wanted."
-    return " All are right everywhere, so nothing could have shown." if any(map(_saturated, found)) else ""
+    return " All accuracies are 1, so no change could have shown." if any(map(_saturated, found)) else ""
 
 
 def _judged(text: str, found: Comparison | None, experiment: str, of_paper: bool, more: str = "") -> Claim:

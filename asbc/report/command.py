@@ -24,15 +24,19 @@ def make_report(folders: Sequence[str | Path], out: str | Path | None = None) ->
 
     Parameters
     ----------
-    folders : paths
-        Results folders, or single runs.
-    out : path, optional
-        Folder of the report; `report` in the first folder by default.
+    folders : sequence of str or Path
+        Results folders (`outputs`), or single runs.
+    out : str or Path, default=None
+        Folder of the report; None for `report` in the first folder.
 
     Returns
     -------
     Path
-        The page.
+        The page, `report.html`; figures are in the folder `figures` beside it.
+
+    See Also
+    --------
+    asbc.report.evidence.read_evidence : what the page is made of.
     """
     if not folders:
         raise ResultsError("no folder given; `asbc` writes to `outputs` by default")

@@ -25,7 +25,7 @@ def across(part: Part, method: str, setting: float, base: float, metric: str) ->
     """A method at one value of the swept setting against itself at another."""
     rows = part.of(metric)
     rows = rows[(rows["method"] == method) & rows["setting"].isin([setting, base])]
-    if "estimator" in rows:  # an alignment has many rows a trial; the one with the target itself is meant
+    if "estimator" in rows:  # alignment has several rows per trial; take the one that compares dimMST with itself
         rows = rows[rows["estimator"].isna() | ((rows["estimator"] == "mst") & (rows["target"] == "mst"))]
     return _compared(rows.assign(method=rows["setting"].astype(str)), str(setting), str(base), metric)
 
@@ -38,7 +38,7 @@ def aligned(part: Part, first: tuple[str, str], second: tuple[str, str]) -> Comp
 
 
 def with_number(rows: pd.DataFrame, number: float) -> Comparison | None:
-    """Values of some rows, one a trial, against a fixed number."""
+    """Values of some rows, one per trial, against a fixed number."""
     rows = rows[np.isfinite(rows["value"])]
     if rows.empty:
         return None
@@ -47,7 +47,7 @@ def with_number(rows: pd.DataFrame, number: float) -> Comparison | None:
 
 
 def regret(part: Part, method: str) -> Comparison | None:
-    """The best bandwidth that labels could have tuned, in each trial, against what a method chose without them."""
+    """In each trial, the best bandwidth that tuning with labels finds against the one a method chose without them."""
     import pandas as pd
 
     loo, best = part.of("loo"), part.of("regret")

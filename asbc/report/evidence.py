@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.runs.results import ResultsError, collect, runs
+from asbc.runs.identity import canonical
+from asbc.runs.results import ResultsError, collect, read_settings, runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +40,20 @@ _STAND_INS = {"loo": "loo", "lp": "lp", "gamma": "loo", "k_cand": "loo", "n_grid
 
 @dataclass(frozen=True)
 class Record:
-    """One run: its status, its settings as they were resolved, and its rows so far."""
+    """One run.
+
+    Attributes
+    ----------
+    id : str
+    path : Path
+        Its folder.
+    status : dict
+        Contents of its `status.json`.
+    settings : dict
+        The config that it was resolved to.
+    rows : DataFrame or None
+        Its rows so far; None where there are none yet.
+    """
 
     id: str
     path: Path
@@ -55,7 +70,7 @@ class Record:
         return self.status["state"] == "finished"
 
     def setting(self, path: str) -> Any:
-        """A value of the settings, `None` where there is none."""
+        """A value of the settings by its dotted path, such as `bandwidth.gamma`; None where there is none."""
         value: Any = self.settings
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -64,7 +79,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that answer one experiment's question, all of one setting but for what the experiment varies.
+    """Rows that answer one experiment's question; their settings are alike but for what the experiment varies.
 
     Attributes
     ----------
@@ -88,7 +103,7 @@ class Part:
 
     @property
     def methods(self) -> list[str]:
-        """Methods in the order they were run; candidates that labels tuned left out."""
+        """Methods in the order they were run, without the candidates that were tuned with labels."""
         names = self.rows["method"].drop_duplicates().tolist()
         return [name for name in names if not name.startswith("tuned_")]
 
@@ -132,13 +147,21 @@ class Subject:
         return "".join(c if c.isalnum() else "-" for c in name.lower())
 
     def command(self, experiment: str) -> str:
-        """The command that makes what is missing."""
-        return " ".join(["asbc", f"experiment={experiment}", *self.overrides])
+        """The command that makes what is missing, with brackets in quotes as shells want them."""
+        return shlex.join(["asbc", f"experiment={experiment}", *self.overrides])
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that was found."""
+    """All that was found in some folders.
+
+    Attributes
+    ----------
+    subjects : list of Subject
+        Embeddings that were studied, each with the rows of its experiments.
+    records : list of Record
+        All runs, oldest first.
+    """
 
     subjects: list[Subject]
     records: list[Record]
@@ -149,12 +172,32 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
 
     Parameters
     ----------
-    folders : paths
+    folders : iterable of str or Path
         Results folders (`outputs`), single runs, or folders above them. A run found twice counts once.
 
     Returns
     -------
     Evidence
+
+    See Also
+    --------
+    asbc.results.collect : the rows alone, in one table.
+    asbc.report.command.make_report : the page made of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.report.evidence import read_evidence
+    >>> from asbc.runs.results import Run
+    >>> row = {"dataset": "mine", "encoder": "files", "method": "knn", "samples": 20, "level": 20, "trial": 0}
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     with Run(root, "abc", {"k_cand": 30}) as run:
+    ...         done = run.begin(experiment="loo", dataset="mine", encoder="files")
+    ...         run.append("trial-0", [{**row, "metric": "loo", "value": 0.9}])
+    ...         table = run.finish()
+    ...     (subject,) = read_evidence([root]).subjects
+    >>> subject.name, list(subject.parts)
+    ('mine · files', ['loo'])
     """
     roots = [Path(folder) for folder in folders]
     found: dict[str, Record] = {}
@@ -216,24 +259,14 @@ def _failed(records: list[Record], parts: Mapping[str, Part]) -> dict[str, str]:
 
 
 def _read(path: Path, status: dict[str, Any]) -> Record:
-    from omegaconf import OmegaConf
-
-    try:
-        settings = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))
-    except FileNotFoundError:
-        settings = {}
-    except Exception as error:
-        raise ResultsError(f"{path / 'config.yaml'}: not readable ({error}); move the folder away") from error
+    settings = read_settings(path)
     has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
     rows = collect(path) if has_rows else None
     if rows is not None:
         missing = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"} - set(rows.columns)
         if missing:
             raise ResultsError(f"{path}: rows without {', '.join(sorted(missing))}; not what `asbc` writes")
-    plain = {str(k): v for k, v in settings.items()} if isinstance(settings, dict) else {}
-    if "k_cand" not in plain and isinstance(plain.get("neighbors"), dict):
-        plain["k_cand"] = plain["neighbors"].get("k")  # where it stood before version 0.2
-    return Record(str(status.get("run_id", path.name)), path, status, plain, rows)
+    return Record(str(status.get("run_id", path.name)), path, status, settings, rows)
 
 
 def _parts(records: list[Record]) -> dict[str, Part]:
@@ -286,7 +319,7 @@ def _rows(record: Record) -> pd.DataFrame:
 
 def _alike(record: Record, axis: str | None) -> str:
     """Equal for runs that differ in nothing but the swept setting."""
-    flat = _flatten({key: value for key, value in record.settings.items() if key != "data"})
+    flat = _flatten(canonical({key: value for key, value in record.settings.items() if key != "data"}))
     if axis == "k_cand":
         flat.pop("k_cand", None)
         flat.pop("neighbors.k", None)

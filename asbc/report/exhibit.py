@@ -1,4 +1,4 @@
-"""One experiment, one exhibit: what the scripts in `experiments/` share."""
+"""Run one experiment and show its figure or table: what the scripts in `experiments/` share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     ----------
     experiment : str
         A leaf of `conf/experiment`.
-    overrides : sequence of str, optional
-        As `asbc` takes them; those of the command line by default.
+    overrides : sequence of str, default=None
+        As `asbc` takes them; None for those of the command line.
 
     Returns
     -------
     list of (Subject, Part)
-        One entry a data set and encoder.
+        One entry per data set and encoder.
     """
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
@@ -49,9 +49,9 @@ def show(subject: Subject, *exhibits: Figure | Table, out: str | Path = "figures
     Parameters
     ----------
     subject : Subject
-    exhibits : figures and tables
-    out : path
-        Figures go to a folder in it, one a subject.
+    *exhibits : Figure or Table
+    out : str or Path, default="figures"
+        Figures go to a folder in it, one per subject.
     """
     from rich.console import Console
 

@@ -49,7 +49,7 @@ class Figure:
 
 
 def draw(panels: Sequence[Panel]) -> Canvas:
-    """Panels side by side on one canvas."""
+    """Panels side by side on one matplotlib figure."""
     from matplotlib.figure import Figure as Canvas
 
     with style():
@@ -93,7 +93,7 @@ def regimes(part: Part) -> Figure:
         axes.plot(mid.index, mid, color=color)
         axes.set_xscale("log")
         _plain_ticks(axes, "x", [0.05, 0.1, 0.2, 0.5, 1, 2, 5])
-        axes.set_xlabel("bandwidth, in distances to the 10th neighbour" if _scale_k(part) == 10 else "bandwidth scale")
+        axes.set_xlabel("bandwidth / distance to the 10th neighbour" if _scale_k(part) == 10 else "bandwidth scale")
 
     def rank(axes: Axes) -> None:
         curve(axes, "rank", BLUE)
@@ -127,7 +127,7 @@ def regimes(part: Part) -> Figure:
 
 
 def alignment(part: Part) -> Figure:
-    """Figure 2: does the rank follow the dimension, and whose estimate of it?"""
+    """Figure 2: does the rank follow the dimension, and which estimate of it?"""
     rows = part.of("spearman")
     targets = rows["target"].drop_duplicates().tolist()
     estimators = rows["estimator"].drop_duplicates().tolist()
@@ -198,13 +198,13 @@ def alignment(part: Part) -> Figure:
 
 
 def loo(part: Part) -> Figure:
-    """Figure 3: leave-one-out accuracy against samples a class."""
-    return _curves(part, "loo", "fig3_loo", "Figure 3. Leave-one-out accuracy", "samples a class")
+    """Figure 3: leave-one-out accuracy against samples per class."""
+    return _curves(part, "loo", "fig3_loo", "Figure 3. Leave-one-out accuracy", "samples per class")
 
 
 def lp(part: Part) -> Figure:
-    """Figure 4: accuracy of label propagation against labels a class."""
-    return _curves(part, "lp", "fig4_lp", "Figure 4. Label propagation accuracy", "labels a class")
+    """Figure 4: accuracy of label propagation against labels per class."""
+    return _curves(part, "lp", "fig4_lp", "Figure 4. Label propagation accuracy", "labels per class")
 
 
 def _curves(part: Part, metric: str, name: str, title: str, axis: str) -> Figure:
@@ -212,7 +212,7 @@ def _curves(part: Part, metric: str, name: str, title: str, axis: str) -> Figure
     levels = sorted(rows["level"].unique())
     methods = [m for m in part.methods if (rows["method"] == m).any()]
     base = "knn" if "knn" in methods else methods[0]
-    places = np.arange(len(levels))  # levels are a design, not a scale: equal steps keep the small ones apart
+    places = np.arange(len(levels))  # equal steps, whatever the values: small levels would crowd together otherwise
     gains = {
         method: [contrasts.between(part, method, base, metric, level=level) for level in levels]
         for method in methods
@@ -285,7 +285,7 @@ def gamma(part: Part) -> Figure:
     has_rank = (part.rows["metric"] == "rank_median").any()
     return Figure(
         "table3_gamma",
-        "The rank wanted, γ",
+        "How much γ matters",
         f"Paired 95% intervals against γ = {base:g}. The paper's points: {printed_for()}.",
         [accuracy, rank] if has_rank else [accuracy],
         ["LOO differences for each gamma.", "Median rank relative to the dimension for each gamma."][: 1 + has_rank],
@@ -293,7 +293,7 @@ def gamma(part: Part) -> Figure:
 
 
 def regret(part: Part) -> Figure:
-    """What labels could have tuned, and where rules without labels land."""
+    """Accuracy over bandwidths that labels could tune, and that of rules that see no labels."""
     rows = part.of("loo")
     rules = {"spectral": (RED, "-"), "perplexity": (GREEN, "-."), "self_tuning": (BLUE, ":")}
 
@@ -322,8 +322,8 @@ def regret(part: Part) -> Figure:
     kinds = [kind for kind in ("gaussian", "nnk") if (rows["method"] == f"tuned_local_{kind}").any()]
     return Figure(
         "regret",
-        "What labels could have tuned",
-        "Curves: accuracy at σ = c × the distance to the 10th neighbour, for each node or its mean for all. "
+        "Tuning with labels, and rules without",
+        "Curves: accuracy at σ = c × the distance to the 10th neighbour, each node's own or the mean of all. "
         "Horizontal: rules that see no labels.",
         [panel(kind) for kind in kinds],
         [f"LOO against the bandwidth scale with {kind} weights." for kind in kinds],

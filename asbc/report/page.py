@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from asbc.evaluate.comparison import Comparison
 from asbc.report.claims import FAILS, HOLDS, UNKNOWN, Claim, judge
 from asbc.report.evidence import EXPERIMENTS, Evidence, Part, Record, Subject
 from asbc.report.figures import FIGURES, Figure, png
-from asbc.report.tables import TABLES, Cell, Table
+from asbc.report.markup import minus, table_html
+from asbc.report.tables import TABLES, Table
 
 GENERATOR = "asbc-report"
 
@@ -35,7 +35,17 @@ _CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open"}
 
 @dataclass(frozen=True)
 class Findings:
-    """What there is to say about one subject."""
+    """What there is to say about one subject.
+
+    Attributes
+    ----------
+    subject : Subject
+    claims : sequence of Claim
+    figures : mapping of str to Figure
+        By experiment.
+    tables : mapping of str to sequence of Table
+        By experiment.
+    """
 
     subject: Subject
     claims: Sequence[Claim]
@@ -44,7 +54,16 @@ class Findings:
 
 
 def find(subject: Subject) -> Findings:
-    """Judge, tabulate and prepare the figures of one subject."""
+    """Claims, figures and tables of one subject.
+
+    Parameters
+    ----------
+    subject : Subject
+
+    Returns
+    -------
+    Findings
+    """
     parts = subject.parts
     return Findings(
         subject,
@@ -55,7 +74,18 @@ def find(subject: Subject) -> Findings:
 
 
 def render(evidence: Evidence, findings: Sequence[Findings]) -> str:
-    """The page as HTML; the same text for the same results."""
+    """The page as HTML; the same text for the same results.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    findings : sequence of Findings
+        One per subject of the evidence.
+
+    Returns
+    -------
+    str
+    """
     several = len(findings) > 1
     names = ", ".join(found.subject.name for found in findings)
     body = [_matrix(findings)] if several else []
@@ -133,7 +163,7 @@ def _subject(found: Findings, several: bool) -> str:
             out.append(f'<h2 id="{name}-{subject.slug}">{HEADINGS[name]}</h2>')
             out.append(_standing(subject.parts[name]))
             out.append(_figure(found.figures[name]) if name in found.figures else "")
-            out += [_table(table) for table in found.tables.get(name, [])]
+            out += [table_html(table) for table in found.tables.get(name, [])]
             out.append(_crowded(subject.parts[name]))
     out.append("</section>")
     return "\n".join(out)
@@ -156,8 +186,9 @@ def _claims(found: Findings) -> str:
     out.append(
         '<p class="note">A claim “a above b” holds where the paired 95% interval of a − b lies above zero, does not '
         "hold where it lies below, and cannot be told where it has zero in it. Verdicts are about these embeddings, "
-        "not about those of the paper. With many claims, one in forty of the sure ones may be luck. p is Wilcoxon’s "
-        "over trials; with 5 trials it cannot fall below 0.06, so no verdict rests on it.</p>"
+        "not about those of the paper. Where nothing differs at all, one claim in forty would still be said to hold. "
+        "p is that of Wilcoxon’s test over trials; with 5 trials it cannot fall below 0.06, so no verdict rests on "
+        "it.</p>"
     )
     return "\n".join(out)
 
@@ -227,7 +258,7 @@ def _units(record: Record) -> int:
 
 
 def _crowded(part: Part) -> str:
-    """A warning where classes are smaller than neighbourhoods: there kNN's accuracy says little of the graph."""
+    """A warning where classes are smaller than neighbourhoods: kNN's accuracy then says little about the graph."""
     rows = part.of("loo")
     ks = [record.setting("k_cand") for record in part.records]
     k = max((k for k in ks if isinstance(k, int)), default=0)
@@ -235,10 +266,10 @@ def _crowded(part: Part) -> str:
     few = [size for size in sizes if 0 < size <= k]  # 0 stands for all samples
     if not few or "knn" not in part.methods:
         return ""
-    averages = ", and averages over levels are dominated by it" if len(sizes) > 1 else ""
+    averages = ", and this dominates averages over levels" if len(sizes) > 1 else ""
     return (
-        f'<p class="note">At {", ".join(map(str, few))} samples a class a node has more candidates (k = {k}) than '
-        "classmates, so kNN with equal weights must count votes of other classes there"
+        f'<p class="note">At {", ".join(map(str, few))} samples per class a node has more candidates (k_cand = {k}) '
+        "than there are other nodes of its class, so kNN with equal weights must count votes of other classes there"
         f"{averages}.</p>"
     )
 
@@ -248,10 +279,10 @@ def _setup(part: Part) -> str:
     get = record.setting
     samples = ", ".join(map(str, sorted(part.rows["samples"].unique())))
     facts = [
-        f"{samples} samples a class" if samples != "0" else "all samples",
+        f"{samples} samples per class" if samples != "0" else "all samples",
         f"{part.rows['trial'].nunique()} trials",
-        f"k = {get('k_cand')}" if part.experiment != "k_cand" else "",
-        f"{get('neighbors.metric')} distance",
+        f"k_cand = {get('k_cand')}" if part.experiment != "k_cand" else "",
+        f"{get('neighbors.metric')} metric",
         f"dimension by {get('dimension.estimator')}",
         f"γ = {get('bandwidth.gamma')}" if part.experiment != "gamma" and get("bandwidth.gamma") else "",
         f"{get('bandwidth.n_grid')} grid points" if part.experiment != "n_grid" and get("bandwidth.n_grid") else "",
@@ -269,62 +300,6 @@ def _figure(figure: Figure) -> str:
     return (
         f'<figure><h3>{escape(figure.title)}</h3><div class="{kind}">{images}</div>'
         f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-    )
-
-
-def _table(table: Table) -> str:
-    # A method's name is not broken at its hyphen.
-    head = "".join(f"<th>{escape(name).replace('-', '&#8209;')}</th>" for name in table.header)
-    spans = [_span(column) for column in zip(*table.rows, strict=True)]
-    above, below = ("#a34700", "#00694d") if table.less_is_better else ("#00694d", "#a34700")
-    rows = "".join(
-        f"<tr>{''.join(_cell(cell, spans[i], i, above, below) for i, cell in enumerate(row))}</tr>"
-        for row in table.rows
-    )
-    compared = sum(span is not None for span in spans)
-    many = compared > 2 or (compared == 2 and len(spans) > 8)
-    return (
-        f'<h3>{escape(table.title)}</h3><div class="scroll"><table{" class=stacked" if many else ""}>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="note">{escape(table.note)}</p>'
-    )
-
-
-def _span(column: Sequence[Cell]) -> tuple[float, float] | None:
-    """From the lowest to the highest end of a column's intervals, zero included."""
-    found = [cell for cell in column if isinstance(cell, Comparison)]
-    if not found:
-        return None
-    low, high = min(0.0, *(c.low for c in found)), max(0.0, *(c.high for c in found))
-    return (low, high) if high > low else (-1.0, 1.0)
-
-
-def _cell(cell: Cell, span: tuple[float, float] | None, column: int, above: str, below: str) -> str:
-    if column == 0:
-        return f'<th scope="row">{escape(str(cell))}</th>'
-    if cell is None:
-        return '<td class="none">–</td>'
-    if isinstance(cell, str):
-        return f"<td>{escape(cell)}</td>"
-    assert span is not None
-    color = above if cell.low > 0 else below if cell.high < 0 else "#7b8794"
-    text = f"{cell.difference:+.4f} <small>[{cell.low:+.4f}, {cell.high:+.4f}]</small>"
-    return f'<td><span class="diff"><span>{_minus(text)}</span>{_whisker(cell, span, color)}</span></td>'
-
-
-def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:
-    """A difference and its interval beside zero, to the same scale down a column."""
-
-    def x(value: float) -> float:
-        return 4 + (value - span[0]) / (span[1] - span[0]) * (width - 8)
-
-    middle = height / 2
-    return (
-        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" aria-hidden="true">'
-        f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="#9aa5b1"/>'
-        f'<line x1="{x(c.low):.1f}" x2="{x(c.high):.1f}" y1="{middle}" y2="{middle}" stroke="{color}" '
-        'stroke-width="2"/>'
-        f'<circle cx="{x(c.difference):.1f}" cy="{middle}" r="3.2" fill="{color}"/></svg>'
     )
 
 
@@ -372,10 +347,4 @@ def _settings(record: Record) -> str:
 def _ticks(text: str) -> str:
     """Escaped text, with `code` set as code and proper minus signs."""
     pieces = escape(text).split("`")
-    return "".join(f"<code>{piece}</code>" if i % 2 else _minus(piece) for i, piece in enumerate(pieces))
-
-
-def _minus(text: str) -> str:
-    for digit in "0123456789":
-        text = text.replace(f"-{digit}", f"−{digit}")
-    return text
+    return "".join(f"<code>{piece}</code>" if i % 2 else minus(piece) for i, piece in enumerate(pieces))

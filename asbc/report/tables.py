@@ -35,7 +35,7 @@ class Table:
     rows : sequence of rows
         A cell is text, a comparison, or `None` where there is nothing to say.
     less_is_better : bool
-        Of the comparisons in it.
+        Whether a difference below 0 is the better one.
     """
 
     name: str
@@ -74,7 +74,7 @@ def interval(c: Comparison) -> str:
 
 
 def accuracy(part: Part, metric: str) -> Table:
-    """Methods against levels, and the gain of each over kNN over all levels."""
+    """Accuracy of each method at each level, and its difference from kNN over all levels."""
     rows = part.of(metric)
     methods = [m for m in part.methods if (rows["method"] == m).any()]
     base = "knn" if "knn" in methods else methods[0]
@@ -86,11 +86,11 @@ def accuracy(part: Part, metric: str) -> Table:
         values = [_number(means.get((method, level)), 3) for level in levels]
         lost = [_share(part, method, "lp_unreached")] if metric == "lp" else []
         body.append([label(method), *values, *lost, gain, _record(gain)])
-    unit = "labels a class" if metric == "lp" else "samples a class"
+    unit = "labels per class" if metric == "lp" else "samples per class"
     return Table(
         metric,
         f"{TASKS[metric]} accuracy by {unit}",
-        "Means over trials; the difference is over all levels, paired by trial. W/T/L: cells won, tied, lost. "
+        "Means over trials; the difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost. "
         + ("Unreached: nodes that no label reaches, counted as wrong. " if metric == "lp" else "")
         + _how(body),
         [
@@ -105,7 +105,7 @@ def accuracy(part: Part, metric: str) -> Table:
 
 
 def gamma(part: Part) -> Table:
-    """Table 3."""
+    """Table 3: accuracy and rank for each gamma, beside the paper's."""
     values = sorted(part.rows["setting"].unique())
     base = 1.0 if 1.0 in values else values[0]
     body: list[list[Cell]] = []
@@ -128,7 +128,7 @@ def gamma(part: Part) -> Table:
         )
     return Table(
         "gamma",
-        "Table 3. The rank wanted, γ × dimension",
+        "Table 3. How much γ matters: the rank wanted is γ × dimension",
         f"Paper: {paper()['data']}, median dimension {paper()['gamma']['dimension_median']}; other embeddings are not "
         f"expected to give the same accuracies. Differences are from γ = {base:g}, in the same trials. {_how(body)}",
         [
@@ -164,8 +164,9 @@ def ablation(part: Part) -> Table:
     return Table(
         "ablation",
         "Ablation: the chain of methods",
-        "Means over trials (LP: over all label counts too). Neighbours: median number with weight in a row. Condition: "
-        "median condition number of the local kernels. At edge: nodes whose bandwidth is at an end of the grid.",
+        "Means over trials (LP: over all label counts too). Neighbours: median number per node that have weight. "
+        "Condition: median condition number of the local kernels. At edge: nodes whose bandwidth is at an end of "
+        "the grid.",
         ["method", *(TASKS[task] for task in tasks), *more.values(), "at edge"],
         body,
     )
@@ -219,7 +220,7 @@ def selectors(part: Part) -> Table:
 
 
 def regret(part: Part) -> Table:
-    """How far each rule is from the best bandwidth that labels could have tuned."""
+    """How far each rule is from the best bandwidth that tuning with labels finds."""
     body: list[list[Cell]] = []
     for kind, methods in _by_weights(part):
         for method in methods:
@@ -231,9 +232,10 @@ def regret(part: Part) -> Table:
             body.append([_rule(method), KINDS[kind], _mean(own, "loo"), contrasts.regret(part, method), scales])
     return Table(
         "regret",
-        "Regret: the distance from what labels could have tuned",
-        "Best of σ = c × the distance to the 10th neighbour, for each node or one for all, picked in each trial by the "
-        f"score itself: an upper bound and no method. Below zero: better than any of them. {_how(body)}",
+        "Regret: how far from the best bandwidth that tuning with labels finds",
+        "The best bandwidth is σ = c × the distance to the 10th neighbour, one per node or one for all, with c picked "
+        "in each trial by the accuracy itself, which no rule without labels can do. Below zero: better than all of "
+        f"them. {_how(body)}",
         ["rule", "weights", "LOO", "regret", "best c"],
         body,
         less_is_better=True,
@@ -242,13 +244,13 @@ def regret(part: Part) -> Table:
 
 def k_cand(part: Part) -> Table:
     """How much the number of candidate neighbours matters."""
-    return _sweep(part, "k_cand", "Candidate neighbours, k", "k", 30, {"edges": ("edges", 0)})
+    return _sweep(part, "k_cand", "Candidate neighbours, k_cand", "k_cand", 30, {"edges": ("edges", 0)})
 
 
 def n_grid(part: Part) -> Table:
-    """How much the grid's fineness matters."""
+    """How much the number of grid points matters."""
     more = {"spearman": ("Spearman(r, dimMST)", 3), "rank_median": ("median r", 1), "dimension_median": ("median d", 1)}
-    return _sweep(part, "n_grid", "Grid points of the bandwidth", "grid", 12, more)
+    return _sweep(part, "n_grid", "Grid points of the bandwidth, n_grid", "n_grid", 12, more)
 
 
 def _sweep(part: Part, name: str, title: str, axis: str, usual: float, more: dict[str, tuple[str, int]]) -> Table:

@@ -1,4 +1,4 @@
-"""Experiments that resume: from a config to rows of results."""
+"""Experiments, from a config to rows of results on disk: they go on where they were stopped."""
 
 from asbc.runs.loggers import CsvLogger
 from asbc.runs.summary import SweepSummary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import subprocess
 import sys
 import traceback
@@ -28,7 +29,10 @@ log = logging.getLogger("asbc")
 
 
 def job(cfg: DictConfig) -> dict[str, Any]:
-    """One job: run the experiment, and leave a note of what became of it. A failure is noted, not raised."""
+    """One job, a single run or one point of a sweep: run the experiment and note what became of it in `job.json`.
+
+    A failure is noted and not raised, so that the other jobs of a sweep go on.
+    """
     context = HydraConfig.get()
     sweep = context.mode == RunMode.MULTIRUN
     pooled = "joblib" in str(context.launcher.get("_target_"))
@@ -41,7 +45,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
             group=Path(context.sweep.dir).name if sweep else None,
             threads=1 if pooled and cfg.threads is None else cfg.threads,
         )
-        note |= {"run_id": outcome.run_id, "path": str(outcome.path)}
+        note |= {"run_id": outcome.run_id, "path": str(outcome.path), "version": outcome.version}
         note["state"] = "skipped" if outcome.skipped else "finished"
     except KeyboardInterrupt:
         note["state"] = "interrupted"
@@ -61,7 +65,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
 
 
 def stages(arguments: list[str]) -> list[list[str]]:
-    """The command lines that one command line stands for: one an experiment of `experiment=a,b` or of `paper`.
+    """The command lines that one command line stands for: one per experiment of `experiment=a,b` or of `paper`.
 
     Each experiment is a command of its own, since some of them are sweeps themselves.
     """
@@ -122,7 +126,7 @@ def main() -> None:
     try:
         if len(commands) > 1:
             for command in commands:
-                _say(f"asbc {' '.join(command)}")
+                _say(f"asbc {shlex.join(command)}")
                 codes.append(subprocess.run([sys.executable, "-m", "asbc.runs.command", *command]).returncode)
                 if codes[-1] == 130:
                     break
@@ -139,7 +143,8 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    # By its real name: Hydra imports this module again, and the two must share what they know.
+    # Imported by its real name, not run as __main__: Hydra imports this module once more, and SweepSummary.failed,
+    # which the exit code depends on, must be the same object in both.
     from asbc.runs.command import main as start
 
     start()

@@ -61,7 +61,7 @@ def _curves(encoder: str, rows: pd.DataFrame) -> list[Any]:
 
 
 def _bars(encoder: str, rows: pd.DataFrame) -> list[Any]:
-    """The chain of methods side by side, a panel a metric."""
+    """The chain of methods side by side, one panel per metric."""
     import wandb_workspaces.reports.v2 as wr
 
     part = rows[rows["experiment"] == "ablation"]

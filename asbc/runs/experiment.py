@@ -1,4 +1,4 @@
-"""The loop that turns a config into rows of results."""
+"""From a config to rows of results: every method on every subsample, measured by every task."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
+from asbc.runs.identity import run_id
 from asbc.runs.loggers import Mirror, RunFacts
-from asbc.runs.results import Run, run_id
+from asbc.runs.results import Run
 from asbc.validation import normalize
 from asbc.version import __version__
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("asbc")
 
-# Keys of a config that decide where and how it runs, and not what comes out. The embeddings are known by the hash
-# of their contents instead: the same vectors in another place are the same vectors.
+# Keys of a config that decide where and how it runs and not what comes out, so they are no part of a run's id. The
+# embeddings are among them because the hash of their contents stands for them: a copied file gives the same run.
 NOT_SETTINGS = ("embedding", "logger", "out", "rerun", "threads", "progress", "stages")
 
 
@@ -44,21 +45,22 @@ class Outcome:
     Attributes
     ----------
     run_id : str
+        Name of the run, from its settings and data.
     path : Path
         The run's folder.
     skipped : bool
-        It was finished before; nothing was done.
+        Whether it was finished before, so that nothing was done.
     table : DataFrame
         All its rows.
-    version : str or None
-        The version of asbc that finished it.
+    version : str
+        The version of asbc that finished it; "unknown" where it left none.
     """
 
     run_id: str
     path: Path
     skipped: bool
     table: pd.DataFrame
-    version: str | None = __version__
+    version: str = __version__
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,10 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     ----------
     cfg : DictConfig
         As composed from `conf/`.
-    group : str, optional
+    group : str, default=None
         Name of the sweep that the run is part of, for the loggers.
-    threads : int, optional
-        Of compiled code; all cores by default.
+    threads : int, default=None
+        Threads of compiled code; None for all cores.
 
     Returns
     -------
@@ -144,9 +146,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
 def plan(
     cfg: DictConfig, embeddings: Embeddings, methods: Mapping[str, Method], tasks: Mapping[str, Task]
 ) -> list[Unit]:
-    """The subsamples of an experiment; what cannot work is refused here, before any work.
+    """The subsamples of an experiment; settings that cannot work are refused here, before any work.
 
-    A number of samples a class that gives no more nodes than neighbours are asked for is left out with a warning.
+    A number of samples per class that gives too few nodes (no more than `k_cand`) is left out with a warning.
     """
     if not methods or not tasks:
         raise ValueError("an experiment needs at least one method and one evaluation; got none")
@@ -154,6 +156,11 @@ def plan(
         raise ValueError(
             "trials must be at least 1 and samples_per_class must not be empty; "
             f"got {cfg.trials} and {list(cfg.samples_per_class)}"
+        )
+    if cfg.neighbors.get("k", cfg.k_cand) != cfg.k_cand:
+        raise ValueError(
+            f"neighbors.k follows k_cand and is not set by itself; got neighbors.k={cfg.neighbors.k} and "
+            f"k_cand={cfg.k_cand}: give k_cand={cfg.neighbors.k}"
         )
     if embeddings.labels is None:
         blind = [name for name, task in tasks.items() if task.needs_labels]
@@ -189,7 +196,11 @@ def plan(
 
 
 def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
-    """One subsample, seeded by the trial alone: a trial's smaller subsamples lie inside its larger ones."""
+    """One subsample. Its seed depends on the trial alone, so a trial's smaller subsamples are parts of its larger ones.
+
+    The metric is that of `conf/neighbors`, cosine unless told otherwise: then vectors are scaled to unit length here,
+    for the search and for all that follows.
+    """
     seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
     if unit.samples:
         assert embeddings.labels is not None
@@ -249,11 +260,11 @@ def measure(
                     }
             except Exception:
                 log.error(
-                    "failed in evaluate.%s of %s, %d a class, trial %d", task_name, name, sample.level, sample.trial
+                    "failed in evaluate.%s of %s, %d per class, trial %d", task_name, name, sample.level, sample.trial
                 )
                 raise
             if progress is not None:
-                progress(1, f"trial {sample.trial + 1}, {sample.level} a class, {task_name} {name}")
+                progress(1, f"trial {sample.trial + 1}, {sample.level} per class, {task_name} {name}")
 
 
 def _row(score: Score, sample: Sample) -> dict[str, Any]:
@@ -272,7 +283,7 @@ def _row(score: Score, sample: Sample) -> dict[str, Any]:
 
 
 def _describe(method: Method, own: bool) -> dict[str, Any]:
-    """Columns that say what a method is; candidates of a task have only its weights."""
+    """Columns that say what a method is. Candidates that a task made up (not `own`) have no bandwidth rule to tell."""
     columns: dict[str, Any] = {"weights": method.kind}
     if not own:
         return columns
@@ -321,7 +332,7 @@ def _threads(wanted: int | None) -> Iterator[None]:
 
 @contextmanager
 def _progress(name: str, steps: int, shown: bool) -> Iterator[Any]:
-    """A bar with the time left; silent where nobody looks."""
+    """A bar with the time left; nothing where the output is not a terminal."""
     if not shown:
         yield lambda count, text: None
         return

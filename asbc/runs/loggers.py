@@ -1,4 +1,7 @@
-"""Mirrors of the result table: what every logger has, and the CSV file. The table on disk is the truth."""
+"""Loggers copy the result table to other places: what all of them share, and the one that writes a CSV file.
+
+The Parquet file of the run is what counts; a logger that fails does not stop the run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("asbc")
 
-# Bits for the paired intervals; of no use to a reader of tables.
+# Packed bits that paired intervals need; of no use to a reader of tables.
 NOT_SHOWN = ["scored", "right"]
 
 
@@ -27,6 +30,7 @@ class RunFacts:
     Attributes
     ----------
     run_id : str
+        Name of the run, from its settings and data.
     attempt : int
         1 at the first start, more after a kill or a failure.
     path : Path
@@ -34,7 +38,8 @@ class RunFacts:
     settings : mapping
         The resolved config.
     facts : mapping
-        experiment, dataset, encoder, group, ...
+        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, and `group`, the sweep
+        that the run is part of.
     """
 
     run_id: str
@@ -54,11 +59,17 @@ class Session(AbstractContextManager["Session"]):
         """Take the whole table, once all rows are there."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Close; `error` is what stopped the run, None if nothing did."""
+        """Close; `error` is what stopped the run, or None."""
 
 
 class Mirror(Session):
-    """A session whose troubles are told and not raised: the rows are safe without it."""
+    """A session whose errors become warnings, since the rows are safe without it.
+
+    Parameters
+    ----------
+    session : Session
+        After its first error it is closed and not used again.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session: Session | None = session
@@ -94,16 +105,34 @@ class Mirror(Session):
 
 
 class CsvLogger:
-    """`results.csv` beside the Parquet file, when a run is finished."""
+    """Writes `results.csv` beside the Parquet file when a run is finished: `logger=csv`.
 
-    def __call__(self, run: RunFacts) -> Session:
-        return _CsvSession(run)
+    See Also
+    --------
+    WandbLogger : the same rows in Weights & Biases.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from asbc.runs import CsvLogger
+    >>> from asbc.runs.loggers import RunFacts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with CsvLogger()(RunFacts("abc", 1, Path(folder), {}, {})) as session:
+    ...         session.conclude(pd.DataFrame({"method": ["knn"], "value": [0.9]}))
+    ...     print((Path(folder) / "results.csv").read_text().split())
+    ['method,value', 'knn,0.9']
+    """
+
+    def __call__(self, facts: RunFacts) -> Session:
+        return _CsvSession(facts)
 
 
 class _CsvSession(Session):
-    def __init__(self, run: RunFacts) -> None:
-        self.run = run
+    def __init__(self, facts: RunFacts) -> None:
+        self.facts = facts
 
     def conclude(self, table: pd.DataFrame) -> None:
         shown = table.drop(columns=NOT_SHOWN, errors="ignore")
-        write_whole(self.run.path / "results.csv", lambda path: shown.to_csv(path, index=False))
+        write_whole(self.facts.path / "results.csv", lambda path: shown.to_csv(path, index=False))

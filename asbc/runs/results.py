@@ -14,7 +14,6 @@ and a killed run goes on after its last finished unit.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
@@ -38,50 +37,34 @@ class ResultsError(RuntimeError):
     """A results folder that cannot be used as it is; the message says what to do."""
 
 
-def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
-    """Name of a run: a hash of its resolved settings and of its data.
-
-    Parameters
-    ----------
-    settings : mapping of plain values
-        Key order does not matter, nor whether a whole number is written 1 or 1.0, nor in which module a class
-        stands: of a ``_target_`` only the last name counts, so that a finished run survives a moved module.
-    fingerprint : str
-        Hash of the embeddings.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits.
-    """
-    text = json.dumps([_canonical(settings), fingerprint], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {
-            str(key): str(item).rpartition(".")[2] if key == "_target_" else _canonical(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 class Run:
     """The folder of one run, opened by one process at a time.
 
     Parameters
     ----------
-    root : path
+    root : str or Path
         Where all runs are.
     id : str
-        From :func:`run_id`.
-    settings : mapping of plain values
+        From :func:`asbc.runs.identity.run_id`.
+    settings : mapping of plain values, default=None
         Kept as `config.yaml`.
-    rerun : bool
+    rerun : bool, default=False
         Start anew; what was there is set aside as `<run id>.replaced-<number>`.
+
+    See Also
+    --------
+    collect : the rows of all runs in one table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.runs.results import Run
+    >>> with tempfile.TemporaryDirectory() as root, Run(root, "abc") as run:
+    ...     done = run.begin(experiment="loo")
+    ...     run.append("trial-0", [{"metric": "loo", "value": 0.9}])
+    ...     table = run.finish()
+    >>> table["value"].tolist()
+    [0.9]
     """
 
     def __init__(
@@ -142,11 +125,11 @@ class Run:
         return (self.path / "results.parquet").exists()
 
     def begin(self, **facts: Any) -> set[str]:
-        """Say that work starts, and tell which units an earlier attempt has finished.
+        """Say that work starts, and tell which units of work an earlier attempt has finished.
 
         Parameters
         ----------
-        facts
+        **facts
             Plain values to keep in `status.json`.
 
         Returns
@@ -222,17 +205,56 @@ def read_status(folder: Path) -> dict[str, Any]:
     return status
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Settings of a run from its `config.yaml`, with `k_cand` where it stands today; empty if there are none."""
+    from omegaconf import OmegaConf
+
+    path = folder / "config.yaml"
+    try:
+        found = OmegaConf.to_container(OmegaConf.load(path))
+    except FileNotFoundError:
+        return {}
+    except Exception as error:
+        raise ResultsError(f"{path}: not readable ({error}); move the folder away") from error
+    settings = {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+    if "k_cand" not in settings and isinstance(settings.get("neighbors"), dict):
+        settings["k_cand"] = settings["neighbors"].get("k")  # where it stood before version 0.2
+    return settings
+
+
 def runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every run under a folder (a results root, a run, or any folder above them) with its status.
+    """Every run under a folder, with its status.
+
+    Runs that `rerun=true` has set aside are left out.
 
     Parameters
     ----------
-    root : path
+    root : str or Path
+        The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
 
     Yields
     ------
     folder : Path
+        Of the run; `results.parquet` in it has the rows once the run is finished.
     status : dict
+        Contents of its `status.json`: `state` (running, finished, failed or interrupted), `experiment`, `dataset`,
+        `encoder`, `version` of asbc, `rows`, `seconds` and more.
+
+    See Also
+    --------
+    collect : the rows of all runs in one table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.results import runs
+    >>> from asbc.runs.results import Run
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     with Run(root, "abc") as run:
+    ...         done = run.begin(experiment="loo")
+    ...         table = run.finish()
+    ...     print([(folder.name, status["state"]) for folder, status in runs(root)])
+    [('abc', 'finished')]
     """
     root = Path(root)
     if not root.exists():
@@ -247,14 +269,35 @@ def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
 
     Parameters
     ----------
-    root : path
-    finished_only : bool
+    root : str or Path
+        The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
+    finished_only : bool, default=False
         Leave out runs that are still going, failed or were stopped.
 
     Returns
     -------
     DataFrame
-        A row a (run, method, level, trial, metric). Columns that a run does not have are empty.
+        One row per run, method, level, trial and metric: `value` is what was measured, and every setting has a
+        column of its own (`k_cand`, `bandwidth.gamma`, ...), empty where a run does not have it.
+
+    See Also
+    --------
+    runs : the folders and states of the runs.
+    asbc.evaluate.compare_methods : two methods of the table against each other.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.results import collect
+    >>> from asbc.runs.results import Run
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     for number, name in enumerate(["abc", "def"]):
+    ...         with Run(root, name) as run:
+    ...             done = run.begin(experiment="loo")
+    ...             run.append("trial-0", [{"method": "knn", "metric": "loo", "value": 0.5 + number / 4}])
+    ...             table = run.finish()
+    ...     print(collect(root)["value"].tolist())
+    [0.5, 0.75]
     """
     frames: list[pd.DataFrame] = []
     for folder, status in runs(root):
@@ -268,8 +311,34 @@ def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
     return _concat(frames)
 
 
-def read_rows(path: Path) -> pd.DataFrame:
-    """Rows of one Parquet file."""
+def read_rows(path: str | Path) -> pd.DataFrame:
+    """Rows of one Parquet file that `asbc` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        A run's `results.parquet`, or a file of its folder `parts`.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`collect` gives them. Rows of version 0.1 have `k_cand` under its name of today.
+
+    See Also
+    --------
+    collect : the rows of all runs in one table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from asbc.results import read_rows
+    >>> from asbc.runs.results import write_rows
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_rows(Path(folder) / "results.parquet", [{"method": "knn", "value": 0.9}])
+    ...     print(read_rows(Path(folder) / "results.parquet").to_dict("records"))
+    [{'method': 'knn', 'value': 0.9}]
+    """
     with needed("reading results", "experiments"):
         import pandas  # noqa: F401  (what pyarrow makes of the table)
         import pyarrow.parquet as pq

@@ -16,12 +16,30 @@ from asbc.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a summary shows first of what a run has measured, and whether more is better.
+# Metrics that a summary shows, in this order, where a run has measured them.
 HEADLINES = ("loo", "lp", "nmi", "ari", "regret", "spearman", "rank_median")
 
 
 class SweepSummary(Callback):
-    """Prints, at the end of a sweep, what became of each job."""
+    """Prints, at the end of a sweep, what became of each of its jobs.
+
+    Hydra makes it, as `hydra.callbacks.summary` of `conf/config.yaml` says, and calls it when a job or a sweep ends.
+
+    Attributes
+    ----------
+    failed : int, default=0
+        How many jobs failed; the exit code of `asbc` depends on it.
+
+    See Also
+    --------
+    show_sweep : what is printed.
+
+    Examples
+    --------
+    >>> from asbc.runs import SweepSummary
+    >>> SweepSummary.failed
+    0
+    """
 
     failed = 0
 
@@ -37,9 +55,16 @@ class SweepSummary(Callback):
 
 
 def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None) -> None:
-    """Print a run's methods and what they reached, the mean over trials and levels of each metric.
+    """Print a run's methods and what they reached: the mean of each metric over trials and levels.
 
-    `finished_by` is the version of asbc that finished the run before, where it was skipped now.
+    Parameters
+    ----------
+    table : DataFrame
+        All rows of the run.
+    path : Path
+        Its folder.
+    finished_by : str, default=None
+        Where the run was skipped because it was finished before: the version of asbc that finished it.
     """
     from rich.console import Console
     from rich.table import Table
@@ -59,13 +84,26 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
 
 
 def skipped_because(version: str) -> str:
-    """Why a finished run was not done again, with the version that did it where it is not this one."""
-    by = "" if version == __version__ else f" by asbc {version} (this is {__version__})"
+    """Why a finished run was not done again, with the version that finished it where it is not this one.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.runs.summary import skipped_because
+    >>> print(skipped_because("0.1.0").replace(asbc.__version__, "..."))
+    finished before by asbc 0.1.0 (this is ...); rerun=true does it again
+    """
+    by = f" by asbc {version} (this is {__version__})" if other_version(version) else ""
     return f"finished before{by}; rerun=true does it again"
 
 
+def other_version(version: str | None) -> bool:
+    """Whether a run was finished by another version of asbc than this one."""
+    return version is not None and version != __version__
+
+
 def headline(table: pd.DataFrame) -> pd.DataFrame:
-    """Methods against metrics: means over trials and levels, and the median seconds a subsample."""
+    """One row per method, one column per metric: means over trials and levels; and the median seconds per subsample."""
     rows = table[~table["method"].str.startswith("tuned_")]
     present = [m for m in HEADLINES if (rows["metric"] == m).any()]
     order = rows["method"].drop_duplicates().tolist()
@@ -76,11 +114,24 @@ def headline(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
-    """Print a sweep's jobs; tell how many failed."""
+    """Print what became of each job of a sweep.
+
+    Parameters
+    ----------
+    notes : list of dict
+        What each job left in its `job.json`.
+    folder : Path
+        Of the sweep.
+
+    Returns
+    -------
+    int
+        How many jobs failed.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    # What all jobs have in common says nothing about any of them.
+    # Overrides that all jobs have in common do not tell one from another.
     common = set.intersection(*(set(note["overrides"]) for note in notes)) if len(notes) > 1 else set()
     swept = [" ".join(o for o in note["overrides"] if o not in common) for note in notes]
     view = Table(title=f"sweep {folder.name}")
@@ -93,9 +144,20 @@ def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
             metric = shown.columns[0]
             if metric in ("loo", "lp", "nmi", "ari"):
                 best = f"{shown[metric].idxmax()} ({metric} {shown[metric].max():.4f})"
-        view.add_row(str(number), swept[number], note["state"], best)
+        by_other = note["state"] == "skipped" and other_version(note.get("version"))
+        state = f"skipped (asbc {note['version']})" if by_other else note["state"]
+        view.add_row(str(number), swept[number], state, best)
     console = Console()
     console.print(view)
+    others = [note["version"] for note in notes if note["state"] == "skipped" and other_version(note.get("version"))]
+    if others:
+        by = ", ".join(sorted(set(others)))
+        console.print(
+            f"{len(others)} of {len(notes)} were finished before by asbc {by} (this is {__version__}); "
+            "rerun=true does them again",
+            soft_wrap=True,
+            highlight=False,
+        )
     failed = [(number, note) for number, note in enumerate(notes) if note["state"] == "failed"]
     if failed:
         wrong = Table(title=f"{len(failed)} of {len(notes)} failed", title_style="bold red")

@@ -7,21 +7,24 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from asbc.extras import MissingExtraError
 from asbc.runs.loggers import RunFacts
-from asbc.runs.results import read_rows, runs
+from asbc.runs.results import read_rows, read_settings, runs
 from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, uploaded, written
 
 
 @dataclass(frozen=True)
 class Sent:
-    """How many runs were sent, were there already, or are not finished.
+    """What became of the runs that were to be sent.
 
     Attributes
     ----------
-    sent, there, unfinished : int
+    sent : int
+        Runs sent now; offline, runs whose files were written now.
+    there : int
+        Runs that W&B has already; offline, runs whose files are there already.
+    unfinished : int
+        Runs left alone because they are not finished.
     folders : list of Path
         Offline: where the files lie that `wandb sync` will send, those of earlier calls included.
     """
@@ -38,7 +41,9 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
     Parameters
     ----------
     folder : Path
+        The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
     logger : WandbLogger
+        Says where in W&B the runs go, and whether they are sent or only written.
 
     Returns
     -------
@@ -52,14 +57,12 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
         elif uploaded(path):
             there += 1
         else:
-            settings = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))
-            assert isinstance(settings, dict)
-            plain = {str(key): value for key, value in settings.items()}
-            facts = plain.pop("data")
+            settings = read_settings(path)
+            facts = settings.pop("data")
             table = read_rows(path / "results.parquet")
             # The name is the attempt's own: should a kill come before the note that it was sent, W&B refuses to
             # take it twice.
-            told = RunFacts(status["run_id"], status["attempt"], path, plain, facts)
+            told = RunFacts(status["run_id"], status["attempt"], path, settings, facts)
             session = WandbSession(told, logger)
             if session.mode == "offline" and (folder_before := written(path, session.id)):
                 there += 1

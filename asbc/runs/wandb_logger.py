@@ -1,4 +1,4 @@
-"""Weights & Biases as a mirror of the result table, and the notes on what it has."""
+"""Weights & Biases as a copy of the result table, and the files that note which runs it already has."""
 
 from __future__ import annotations
 
@@ -21,15 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WandbLogger:
-    """One W&B run a job, in one group a sweep.
+    """Copies the rows to Weights & Biases: one W&B run per job, in one group per sweep. `logger=wandb`.
 
     Parameters
     ----------
-    project : str
-    entity : str, optional
-    tags : sequence of str
-    mode : {"online", "offline"}, optional
-        By default what WANDB_MODE says, else online if there is a key and offline if not.
+    project : str, default="asbc"
+        Where the runs appear in W&B.
+    entity : str, default=None
+        User or team in W&B; None for that of the key.
+    tags : sequence of str, default=()
+        Beside experiment, data set and encoder, which are tags anyway.
+    mode : {"online", "offline"}, default=None
+        None for what WANDB_MODE says; where it says nothing, online if there is a key and offline if not.
+
+    See Also
+    --------
+    CsvLogger : a file that needs no account.
+
+    Examples
+    --------
+    >>> from asbc.runs import WandbLogger
+    >>> WandbLogger(project="graphs", mode="offline").project
+    'graphs'
     """
 
     project: str = "asbc"
@@ -134,7 +147,7 @@ def has_key() -> bool:
 
 
 def wandb_config(facts: RunFacts) -> dict[str, Any]:
-    """Settings for W&B: the swept ones by short names beside the whole."""
+    """Settings for W&B: all of them, and those that experiments sweep by short names too."""
     settings = facts.settings
     return {
         **{key: facts.facts[key] for key in ("experiment", "dataset", "encoder")},
@@ -172,7 +185,7 @@ def written(path: Path, id: str) -> Path | None:
 
 
 def level_curves(table: pd.DataFrame, metric: str) -> Any:
-    """A figure of one metric against the level, a line a method, bars of one standard deviation over trials."""
+    """A figure of one metric against the level, one line per method, bars of one standard deviation over trials."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -181,7 +194,7 @@ def level_curves(table: pd.DataFrame, metric: str) -> Any:
     for method, part in rows.groupby("method", sort=False):
         curve = part.groupby("level")["value"].agg(["mean", "std"])
         axes.errorbar(curve.index, curve["mean"], yerr=curve["std"].fillna(0), marker="o", ms=3, label=str(method))
-    axes.set(xlabel="labels a class" if metric == "lp" else "samples a class", ylabel=metric)
+    axes.set(xlabel="labels per class" if metric == "lp" else "samples per class", ylabel=metric)
     axes.legend(fontsize=7, ncols=2)
     return figure
 
@@ -195,7 +208,7 @@ def _picture(figure: Any) -> Any:
 
 
 def _last(part: pd.DataFrame) -> Iterable[tuple[str, str, float]]:
-    """(metric, method, value) triples; rows that differ in further columns are told apart by them."""
+    """(metric, method, value) of every row; the values of further columns are appended to the method's name."""
     extra = [c for c in ("scale", "per_node", "target", "estimator") if c in part and part[c].notna().any()]
     for row in part.to_dict("records"):
         suffix = "".join(f"/{row[c]}" for c in extra if row[c] == row[c] and row[c] is not None)

@@ -110,7 +110,7 @@ def test_both():
     [
         (0.6, 5, HOLDS, "count as the same."),
         (0.6, 2, UNKNOWN, "With 2 trial(s)"),
-        (1.1, 5, UNKNOWN, "right everywhere"),
+        (1.1, 5, UNKNOWN, "All accuracies are 1"),
     ],
 )
 def test_that_nothing_changes_is_said_only_where_a_change_could_have_shown(tmp_path, accuracy, trials, verdict, why):

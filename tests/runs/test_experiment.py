@@ -46,7 +46,7 @@ def write_files(tmp_path, X, labels):
     return overrides
 
 
-def test_a_run_gives_one_row_a_method_level_trial_and_metric(tmp_path):
+def test_a_run_gives_one_row_per_method_level_trial_and_metric(tmp_path):
     outcome = run(config(tmp_path, "evaluate=[loo,lp]", "evaluate.lp.labels=[1,3]"))
     table = outcome.table
     assert set(table.columns) >= COLUMNS
@@ -99,7 +99,7 @@ def test_one_or_two_threads_give_identical_tables(tmp_path):
     pd.testing.assert_frame_equal(bare(tables[0]), bare(tables[1]))
 
 
-def test_neighbours_dimension_and_sigma_are_computed_once_a_subsample(tmp_path, monkeypatch):
+def test_neighbours_dimension_and_sigma_are_computed_once_per_subsample(tmp_path, monkeypatch):
     import asbc.bandwidth
     from asbc import dimension as shared
 
@@ -170,8 +170,8 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
     overrides = write_files(tmp_path, rng.normal(size=(60, 4)), labels)
     for extra, message in (
         ((), r"samples_per_class has 4, but class 7 of x has only 1 samples"),
-        (("samples_per_class=[1]",), "at least 2 samples a class"),
-        (("evaluate=[lp]", "samples_per_class=[20]"), "20 labels a class needs more than 20 samples"),
+        (("samples_per_class=[1]",), "at least 2 samples per class"),
+        (("evaluate=[lp]", "samples_per_class=[20]"), "20 labels per class needs more than 20 samples"),
         (("samples_per_class=[]",), "must not be empty"),
         (("trials=0",), "trials must be at least 1"),
         (("embedding.path=null",), "path: the .npy or .npz file"),

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from asbc.runs.identity import run_id
 from asbc.runs.results import (
     FORMAT,
     ResultsError,
@@ -13,7 +14,6 @@ from asbc.runs.results import (
     collect,
     read_rows,
     read_status,
-    run_id,
     runs,
     write_rows,
     write_whole,
