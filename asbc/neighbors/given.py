@@ -92,9 +92,8 @@ def _checked(indices, distances, n) -> tuple[NDArray[np.int64], NDArray[np.float
     wrong = present & ~(np.isfinite(distances) & (distances >= 0))
     if wrong.any():
         row = int(np.argmax(wrong.any(axis=1)))
-        raise ValueError(
-            f"neighbors must have distances that are finite and at least 0; row {row} has {distances[row][wrong[row]][0]}."
-        )
+        value = distances[row][wrong[row]][0]
+        raise ValueError(f"neighbors must have distances that are finite and at least 0; row {row} has {value}.")
     own = indices == np.arange(n)[:, None]
     return np.ascontiguousarray(np.where(own, -1, indices)), distances
 

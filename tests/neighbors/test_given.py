@@ -124,7 +124,7 @@ def test_to_distances_keeps_zeros_and_order(X, own):
     assert matrix.nnz == (K + 1) * len(X) and (np.diff(matrix.indptr) == K + 1).all()
     assert (np.diff(matrix.data.reshape(len(X), -1), axis=1) >= 0).all()
     model = NearestNeighbors(metric="precomputed", n_neighbors=K).fit(matrix)
-    distances, indices = model.kneighbors()
+    distances, _ = model.kneighbors()
     np.testing.assert_allclose(distances, own.distances)
     without = own.to_distances()
     assert without.nnz == K * len(X) and without.diagonal().sum() == 0
