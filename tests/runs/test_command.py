@@ -14,7 +14,7 @@ from asbc.runs import command as cli
 from asbc.runs.results import collect
 from tests.runs.test_experiment import bare
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
 TINY = ["samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
 

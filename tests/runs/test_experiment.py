@@ -15,7 +15,7 @@ from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
 from asbc.runs.results import ResultsError, collect, read_status
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TINY = ("samples_per_class=[4,6]", "trials=2", "progress=false", "logger=none")
 COLUMNS = {
     "run_id", "experiment", "dataset", "encoder", "method", "samples", "level", "trial", "seed", "metric", "value",

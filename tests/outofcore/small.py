@@ -1,0 +1,133 @@
+"""Small vectors, and what the tests of builds share: a build, its files, how it is stopped."""
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import asbc
+from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
+from asbc.outofcore import driver as driver_module
+from asbc.outofcore.driver import build_graph
+
+N = 700
+COMMAND = [sys.executable, "-m", "asbc.outofcore.command"]
+ARGUMENTS = ["--k", "12", "--block", "100", "--n-lists", "6", "--n-probe", "2", "--quiet"]
+STAGES = ["check", "assign", "lists", "neighbors", "rows", "transpose", "graph"]
+
+
+def files_of(folder):
+    """All arrays of a finished build, byte for byte, and the manifest."""
+    found = {str(f.relative_to(folder)): f.read_bytes() for f in Path(folder).rglob("*.npy")}
+    return found | {"manifest.json": Path(folder, "manifest.json").read_bytes()}
+
+
+def without_block(files):
+    manifest = json.loads(files["manifest.json"])
+    manifest.pop("block")
+    return {**files, "manifest.json": manifest}
+
+
+def build(path, folder, builder=None, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
+        builder = asbc.GraphBuilder(k_cand=12) if builder is None else builder
+        return build_graph(path, folder, builder, **{"search": "exact", "block": 150, **options})
+
+
+def assert_same_as_in_one_piece(X, folder, builder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantNeighborhoodWarning)
+        builder.fit(X)
+    graph = asbc.load_graph(folder)
+    for name in ("indptr", "indices", "data"):
+        assert (getattr(graph, name) == getattr(builder.graph_, name)).all(), name
+    assert (asbc.load_rows(folder)[1] == builder.weights_).all()
+    nodes = asbc.load_nodes(folder)
+    if builder.bandwidth_ is None:
+        assert nodes == {}
+    else:
+        assert (nodes.pop("dimension") == builder.dimension_).all()
+        for name, values in nodes.items():
+            np.testing.assert_array_equal(values, getattr(builder.bandwidth_, name), err_msg=name)
+
+
+class HalfTheThird(asbc.Bandwidth):
+    """A rule of a user's own that looks at nodes one by one."""
+
+    local = True
+
+    def choose(self, X, neighbors, dimension):
+        return report_at(X, neighbors, np.maximum(neighbors.distances[:, 2] / 2, 1e-3), dimension)
+
+
+class LargestScale(asbc.Bandwidth):
+    """A rule of a user's own that needs all nodes, with a parameter."""
+
+    uses_dimension = False
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def summarize(self, X, neighbors, dimension):
+        return {"last": neighbors.distances[:, -1].copy()}
+
+    def resolve(self, summary):
+        return OneForAll(self.factor * float(summary["last"].max()))
+
+
+BUILDERS = {
+    "nnk_sigma": {},
+    "refined": {"bandwidth": asbc.SpectralBandwidth(gamma=0.8, n_grid=9, refine=True)},
+    "perplexity": {"weights": "gaussian", "bandwidth": asbc.Perplexity()},
+    "self_tuning": {"weights": "gaussian", "bandwidth": asbc.SelfTuning()},
+    "self_tuning_nnk": {"bandwidth": asbc.SelfTuning()},
+    "fixed": {"bandwidth": asbc.Fixed(0.7)},
+    "mean_knn": {"bandwidth": asbc.Fixed("mean_knn")},
+    "median_spectral": {"bandwidth": asbc.Fixed("median_spectral")},
+    "log_log": {"weights": "gaussian", "bandwidth": asbc.LogLog()},
+    "dimension_matching": {"weights": "gaussian", "bandwidth": asbc.DimensionMatching()},
+    "max_min": {"weights": "gaussian", "bandwidth": asbc.DimensionMatching("max_min")},
+    "density": {"weights": "gaussian", "bandwidth": asbc.DensityNormalized()},
+    "density_of_spectral": {"bandwidth": asbc.DensityNormalized(asbc.SpectralBandwidth(), alpha=0.5)},
+    "density_of_self_tuning": {"weights": "gaussian", "bandwidth": asbc.DensityNormalized(asbc.SelfTuning())},
+    "own_local": {"bandwidth": HalfTheThird()},
+    "own_global": {"weights": "gaussian", "bandwidth": LargestScale(factor=0.3), "sharpen": True},
+    "uniform": {"weights": "uniform"},
+    "sharpened": {"sharpen": True, "weights": "gaussian"},
+    "mean": {"symmetrize": "mean"},
+    "directed": {"symmetrize": None},
+    "two_nn": {"dimension": "two_nn"},
+    "two_nn_surveyed": {"dimension": "two_nn", "bandwidth": asbc.DimensionMatching()},
+    "levina_bickel": {"dimension": "levina_bickel", "k_min": 0},
+    "cosine": {"metric": "cosine"},
+    "seed": {"random_state": 7, "n_rep": 2},
+}
+
+
+def start(path, folder, *more, **options):
+    return subprocess.Popen([*COMMAND, str(path), str(folder), *ARGUMENTS, *more], stderr=subprocess.PIPE, **options)
+
+
+def wait_for(condition, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.002)
+
+
+def build_until(step, monkeypatch, path, folder, **options):
+    """A build that is stopped where `step`, a method of the driver, would begin."""
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(driver_module._Build, step, stop)
+        build(path, folder, **options)
