@@ -1,8 +1,12 @@
 """Small vectors, and what the tests of builds share: a build, its files, how it is stopped."""
 
 import json
-import subprocess
+import multiprocessing
+import os
+import resource
+import signal
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 import asbc
 from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
 from asbc.outofcore import driver as driver_module
+from asbc.outofcore.command import main
 from asbc.outofcore.driver import build_graph
 
 N = 700
@@ -66,6 +71,20 @@ class HalfTheThird(asbc.Bandwidth):
         return report_at(X, neighbors, np.maximum(neighbors.distances[:, 2] / 2, 1e-3), dimension)
 
 
+class DiesOnce(HalfTheThird):
+    """The same, but it ends the first process that works with it, unless that is the one to be spared."""
+
+    def __init__(self, marker, spare):
+        self.marker = marker
+        self.spare = spare
+
+    def choose(self, X, neighbors, dimension):
+        if os.getpid() != self.spare and not os.path.exists(self.marker):
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().choose(X, neighbors, dimension)
+
+
 class LargestScale(asbc.Bandwidth):
     """A rule of a user's own that needs all nodes, with a parameter."""
 
@@ -110,16 +129,74 @@ BUILDERS = {
 }
 
 
-def start(path, folder, *more, **options):
-    return subprocess.Popen([*COMMAND, str(path), str(folder), *ARGUMENTS, *more], stderr=subprocess.PIPE, **options)
+# Processes are forked from one that has imported everything: a start costs what it does, not what imports take.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.outofcore.small"])
 
 
-def wait_for(condition, process, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.stderr.read().decode()
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.002)
+class Started:
+    """``asbc-build`` in a process of its own, which waits for ever at `hold`, if that is given.
+
+    Parameters
+    ----------
+    path, folder, arguments
+        As on the command line.
+    hold : str, optional
+        The end of a file's name. The process stops just before that file, written in full, gets its name.
+    largest_file : int, optional
+        Bytes that no file may outgrow.
+    """
+
+    def __init__(self, path, folder, *arguments, hold=None, largest_file=None):
+        self._notes = Path(tempfile.mkdtemp(prefix="started-", dir=Path(folder).parent))
+        words = [str(path), str(folder), *arguments]
+        self.process = PROCESSES.Process(target=_command, args=(words, str(self._notes), hold, largest_file))
+        self.process.start()
+
+    @property
+    def errors(self):
+        return (self._notes / "stderr").read_text()
+
+    def wait(self, seconds=300):
+        """The exit code, once it has ended."""
+        self.process.join(seconds)
+        assert self.process.exitcode is not None, "it does not end"
+        return self.process.exitcode
+
+    def wait_until_held(self, seconds=300):
+        deadline = time.monotonic() + seconds
+        while not (self._notes / "held").exists():
+            assert self.process.is_alive(), self.errors
+            assert time.monotonic() < deadline, "nothing happened"
+            time.sleep(0.002)
+        return self
+
+    def send_signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def kill(self):
+        """kill -9."""
+        self.process.kill()
+        assert self.wait() == -signal.SIGKILL
+
+
+def _command(words, notes, hold, largest_file):
+    os.dup2(os.open(os.path.join(notes, "stderr"), os.O_WRONLY | os.O_CREAT), 2)
+    # As in a shell's foreground, wherever the tests are run.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY))
+    rename = os.replace
+
+    def replace(source, target):
+        if hold is not None and os.fspath(target).endswith(hold):
+            Path(notes, "held").touch()
+            while True:
+                signal.pause()
+        rename(source, target)
+
+    os.replace = replace
+    sys.exit(main(words))
 
 
 def build_until(step, monkeypatch, path, folder, **options):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from asbc.outofcore.command import main
-from tests.outofcore.small import ARGUMENTS, files_of, start, wait_for
+from tests.outofcore.small import ARGUMENTS, Started, files_of
 
 
 @pytest.mark.parametrize("rule", ["spectral", "perplexity", "self_tuning", "mean_knn", "0.8"])
@@ -40,12 +40,8 @@ def test_command_line_errors(path, tmp_path, capsys):
 
 
 def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):
-    # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
-    process = start(path, tmp_path / "g", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    part = tmp_path / "g" / "scratch" / "assign" / "000001.npz"
-    wait_for(part.exists, process)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
-    assert process.returncode == 130 and b"goes on from the last finished block" in error
+    stopped = Started(path, tmp_path / "g", *ARGUMENTS, hold="assign/000002.npz").wait_until_held()
+    stopped.send_signal(signal.SIGINT)
+    assert stopped.wait() == 130 and "goes on from the last finished block" in stopped.errors
     assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
     assert files_of(tmp_path / "g") == reference

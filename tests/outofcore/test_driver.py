@@ -10,18 +10,10 @@ import pytest
 import asbc
 from asbc.neighbors.search import OPTIONS
 from asbc.outofcore import plan as plan_module
+from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import GraphFileError, read_graph_manifest
-from tests.outofcore.small import (
-    COMMAND,
-    STAGES,
-    N,
-    build,
-    build_until,
-    files_of,
-    start,
-    wait_for,
-)
+from tests.outofcore.small import ARGUMENTS, COMMAND, STAGES, N, Started, build, build_until, files_of
 
 
 @pytest.mark.parametrize("search", [kind for kind in OPTIONS if kind != "exact"])
@@ -40,43 +32,49 @@ def test_poor_recall_is_said(path, tmp_path):
 
 
 def test_killed_over_and_over(path, tmp_path, reference):
-    """kill -9 at moments spread over all stages; parts that were finished are not made again."""
+    """kill -9 in every stage, a part written and not yet named; parts that were finished are not made again."""
     folder = tmp_path / "g"
-    kills = 0
-    for stage, block in zip(STAGES + ["neighbors", "rows", "graph"], [3, 3, 1, 2, 2, 2, 2, 5, 5, 5], strict=True):
-        part = folder / "scratch" / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
-        if part.exists():
-            continue
-        process = start(path, folder)
-        wait_for(lambda part=part, process=process: part.exists() or process.poll() == 0, process)
-        process.kill()
-        process.wait()
-        kills += 1
-        if process.returncode == 0:
-            break
-    assert kills >= 3
-    if not (folder / "manifest.json").exists():
-        before = {p: p.stat().st_mtime_ns for p in (folder / "scratch").rglob("*.np?")}
-        process = start(path, folder)
-        assert process.wait() == 0, process.stderr.read().decode()
-        found = json.loads((folder / "timing.json").read_text())["blocks_found_finished"]
-        assert sum(found.values()) == len([p for p in before if p.parent.name in STAGES])
+    moments = ["check 3", "assign 3", "lists 1", "neighbors 2", "neighbors 5", "rows 2", "rows 5", "transpose 2"]
+    for moment in [*moments, "graph 0", "graph 5"]:
+        stage, block = moment.split()[0], int(moment.split()[1])
+        suffix = "npy" if stage in ("lists", "transpose") else "npz"
+        Started(path, folder, *ARGUMENTS, hold=f"scratch/{stage}/{block:06d}.{suffix}").wait_until_held().kill()
+        assert len(list((folder / "scratch" / stage).glob("0*"))) == block
+    before = len([part for part in (folder / "scratch").rglob("0*.np?") if part.parent.name in STAGES])
+    assert main([str(path), str(folder), *ARGUMENTS]) == 0
+    found = json.loads((folder / "timing.json").read_text())["blocks_found_finished"]
+    assert sum(found.values()) == before
     assert files_of(folder) == reference
     assert not (folder / "scratch").exists()
 
 
-def test_a_damaged_part_is_named(path, tmp_path):
-    process = start(path, tmp_path / "g")
+@pytest.mark.parametrize(
+    ("rule", "hold"),
+    [
+        ("log_log", "survey-0/000003.npz"),
+        ("log_log", "rule-1/rule.json"),
+        ("median_spectral", "survey-0/000003.npz"),
+        ("density", "survey-1/000003.npz"),
+    ],
+)
+def test_killed_in_the_middle_of_a_survey(path, tmp_path, rule, hold):
+    more = ["--weights", "gaussian", "--bandwidth", rule]
+    Started(path, tmp_path / "g", *ARGUMENTS, *more, hold=hold).wait_until_held().kill()
+    for folder in ("g", "whole"):
+        assert main([str(path), str(tmp_path / folder), *ARGUMENTS, *more]) == 0
+    found = json.loads((tmp_path / "g" / "timing.json").read_text())["blocks_found_finished"]
+    stage = "survey-0" if hold.startswith("rule") else hold.split("/")[0]
+    assert found[stage] == (7 if hold.startswith("rule") else 3) and found["rows"] == 0
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
+
+
+def test_a_damaged_part_is_named(path, tmp_path, monkeypatch):
+    search = {"block": 100, "search": "ivf", "search_options": {"n_lists": 6, "n_probe": 2}}
+    build_until("_survey", monkeypatch, path, tmp_path / "g", **search)
     part = tmp_path / "g" / "scratch" / "neighbors" / "000003.npz"
-    wait_for(part.exists, process)
-    process.kill()
-    process.wait()
-    for later in ("rows", "transpose", "graph"):
-        shutil.rmtree(tmp_path / "g" / "scratch" / later, ignore_errors=True)
-    (tmp_path / "g" / "manifest.json").unlink(missing_ok=True)
     part.write_bytes(part.read_bytes()[:1000])
     with pytest.raises(GraphFileError, match=r"000003\.npz: damaged .* remove it and start again"):
-        build(path, tmp_path / "g", block=100, search="ivf", search_options={"n_lists": 6, "n_probe": 2})
+        build(path, tmp_path / "g", **search)
 
 
 @pytest.mark.parametrize("name", ["probes.npy", "members.npy", "lists/000001.npy", "index.faiss"])

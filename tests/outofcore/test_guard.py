@@ -1,42 +1,27 @@
 """A build's folder kept safe: from other builds, from full disks, and from what killed writers leave."""
 
-import resource
-import signal
-import subprocess
-
 import numpy as np
 import pytest
 
 from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
-from tests.outofcore.small import ARGUMENTS, COMMAND, build, build_until, files_of, start, wait_for
+from tests.outofcore.small import ARGUMENTS, Started, build, build_until, files_of
 
 
 def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(path, tmp_path, reference):
     folder = tmp_path / "g"
-    first = start(path, folder)
-    wait_for((folder / "scratch" / "check" / "000000.npz").exists, first)
-    first.send_signal(signal.SIGSTOP)
-    try:
-        with pytest.raises(BuildError, match=f"another build is writing here \\(process {first.pid} on"):
-            build(path, folder)
-    finally:
-        first.kill()
-        first.wait()
+    first = Started(path, folder, *ARGUMENTS, hold="check/000001.npz").wait_until_held()
+    with pytest.raises(BuildError, match=f"another build is writing here \\(process {first.process.pid} on"):
+        build(path, folder)
+    first.kill()
     assert main([str(path), str(folder), *ARGUMENTS]) == 0
     assert files_of(folder) == reference
 
 
 def test_a_disk_that_fills_up(path, tmp_path, reference):
     """A limit on the size of files fails writes for real, half-way; with room again the build goes on."""
-    limit = 6000
-    process = start(
-        path,
-        tmp_path / "g",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)),
-    )
-    _, error = process.communicate()
-    assert process.returncode == 1 and b"Finished parts are kept: make room and start again" in error
+    stopped = Started(path, tmp_path / "g", *ARGUMENTS, largest_file=6000)
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
     kept = list((tmp_path / "g" / "scratch").rglob("*.np?"))
     assert kept and not list((tmp_path / "g" / "scratch").rglob(".*.np?.*"))
     for part in kept:
@@ -46,13 +31,8 @@ def test_a_disk_that_fills_up(path, tmp_path, reference):
 
 
 def test_a_disk_that_fills_up_under_the_index(path, tmp_path):
-    limit = (30_000, resource.RLIM_INFINITY)
-    process = subprocess.run(
-        [*COMMAND, str(path), str(tmp_path / "g"), "--k", "12", "--search", "hnsw"],
-        capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-    )
-    assert process.returncode == 1 and b"Finished parts are kept: make room and start again" in process.stderr
+    stopped = Started(path, tmp_path / "g", "--k", "12", "--search", "hnsw", largest_file=30_000)
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
     assert not list((tmp_path / "g" / "scratch").rglob(".*"))
 
 

@@ -22,12 +22,20 @@ def test_the_same_bits_as_the_estimator(X, path, tmp_path, name):
 @pytest.mark.parametrize("block", [1, 64, 699, 100_000])
 def test_any_block_size(path, tmp_path, block):
     if block == 1:  # a file a node: fewer nodes will do
-        np.save(tmp_path / "few.npy", np.load(path)[90:150])
+        np.save(tmp_path / "few.npy", np.load(path)[95:135])
         path = tmp_path / "few.npy"
     options = {"search": "ivf", "search_options": {"n_lists": 5, "n_probe": 2}}
     build(path, tmp_path / "a", block=block, **options)
     build(path, tmp_path / "b", block=150, **options)
     assert without_block(files_of(tmp_path / "a")) == without_block(files_of(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("name", ["log_log", "median_spectral", "density"])
+def test_any_block_size_of_rules_that_need_all_nodes(path, tmp_path, name):
+    for folder, block in (("a", 64), ("b", 150), ("c", 100_000)):
+        build(path, tmp_path / folder, asbc.GraphBuilder(k_cand=12, **BUILDERS[name]), block=block)
+    some = without_block(files_of(tmp_path / "b"))
+    assert without_block(files_of(tmp_path / "a")) == some == without_block(files_of(tmp_path / "c"))
 
 
 def test_many_neighbours_are_taken_in_smaller_pieces(path, tmp_path, monkeypatch):
