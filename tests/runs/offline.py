@@ -19,7 +19,7 @@ def config(out, *overrides):
 
 def records(path):
     """All records of a .wandb file; W&B's own process may still be writing the last of them."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     found = read_records(path)
     while not any(record.HasField("exit") for record in found) and time.monotonic() < deadline:
         time.sleep(0.1)
