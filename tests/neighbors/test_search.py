@@ -10,7 +10,8 @@ from asbc.neighbors.search import find_rows
 from tests import twins
 from tests.neighbors.legal import assert_legal
 
-KINDS = ("ivf", "hnsw", "nn_descent")
+# pynndescent compiles itself for half a minute, once per process.
+KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=[pytest.mark.slow, pytest.mark.nn_descent]))
 
 
 @pytest.mark.parametrize("search", KINDS)
@@ -32,6 +33,7 @@ def test_repeatable(X, search):
 @pytest.mark.parametrize("search", KINDS)
 def test_many_duplicates(search):
     X = np.repeat(np.random.default_rng(1).normal(size=(20, 8)), 30, axis=0).astype(np.float32)
+    X.setflags(write=False)
     found = search_neighbors(X, 10, search=search)
     assert_legal(X, found)
     assert found.recall > 0.9

@@ -14,6 +14,7 @@ def X():
     X = (centres[rng.integers(0, 8, N)] + rng.normal(size=(N, 10))).astype(np.float32)
     X[100:120] = X[100]  # more equal points than there are neighbours: bandwidths of their own do not exist
     X[300:303] = X[300]
+    X.setflags(write=False)  # as the memory maps are that a build reads, which numba compiles its code for once more
     return X
 
 

@@ -15,8 +15,10 @@ from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import GraphFileError, read_graph_manifest
 from tests.outofcore.small import ARGUMENTS, COMMAND, STAGES, N, Started, build, build_until, files_of
 
+KINDS = [pytest.param(kind, marks=pytest.mark.nn_descent if kind == "nn_descent" else ()) for kind in OPTIONS]
 
-@pytest.mark.parametrize("search", [kind for kind in OPTIONS if kind != "exact"])
+
+@pytest.mark.parametrize("search", [kind for kind in KINDS if kind.values != ("exact",)])
 def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, search):
     manifest = build(path, tmp_path / "g", search=search)
     wanted = asbc.search_neighbors(X, 12, search=search, sample=1000)
