@@ -1,7 +1,33 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import asbc
+
+HERE = Path(__file__).parent
+# Folders whose tests share something that takes long to make: with several workers, one of them has it.
+TOGETHER = ("embeddings", "report")
+# Where the long tests are. They begin first, and the short ones fill up what is left of the time.
+LONG = ("embeddings", "nn_descent", "outofcore/test_engine.py", "report", "runs", "test_notebooks.py", "outofcore")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """With several workers (pytest-xdist, ``--dist loadgroup``), say what belongs together: a file, by default."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    places = {}
+    for item in items:
+        place = item.path.relative_to(HERE)
+        group = place.parts[0] if place.parts[0] in TOGETHER else place.as_posix()
+        if item.get_closest_marker("nn_descent"):
+            group = "nn_descent"
+        item.add_marker(pytest.mark.xdist_group(group))
+        ranks = [rank for rank, name in enumerate(LONG) if group.startswith(name)]
+        places[item] = min(ranks, default=len(LONG))
+    if config.getoption("dist", "no") != "no":
+        items.sort(key=places.__getitem__)
 
 
 def curved_clouds(n=240, d=12, classes=6, seed=0):

@@ -1,6 +1,7 @@
 """Checkpoints and data sets for the tests."""
 
 import json
+import os
 import time
 
 import numpy as np
@@ -87,6 +88,24 @@ class Tiny(nn.Module):
         self.seen += len(images)
         time.sleep(self.pause)
         return self.net(images)
+
+
+class Held(Tiny):
+    """A model that waits before an image beyond the first `after`, until there is a file named `gate`."""
+
+    def __init__(self, after, gate):
+        super().__init__()
+        self.after, self.gate = after, gate
+
+    def forward(self, images):
+        while self.seen >= self.after and not os.path.exists(self.gate):
+            time.sleep(0.01)
+        return super().forward(images)
+
+
+def held_encoder(after, gate):
+    torch.manual_seed(0)
+    return Encoder(Held(after, gate).eval(), TO_TENSOR, (32, 32), "held", "seed 0")
 
 
 def tiny_encoder(seed=0, width=6, pause=0.0):

@@ -16,7 +16,7 @@ from torch import nn
 
 from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
-from asbc.embeddings import cli
+from asbc.embeddings import command as cli
 from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry

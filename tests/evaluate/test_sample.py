@@ -48,17 +48,22 @@ def test_seconds_of_a_method_include_what_it_shares():
     assert sample.seconds(plain, graph=True) > before
 
 
-def test_nested_steps_are_not_counted_twice():
-    import time
+def test_nested_steps_are_not_counted_twice(monkeypatch):
+    now = [0.0]
 
+    def work(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr("asbc.evaluate.sample.time.perf_counter", lambda: now[0])
     sample = make_sample([])
 
     def outer():
-        sample.once("inner", lambda: time.sleep(0.05))
-        time.sleep(0.02)
+        work(1.0)
+        sample.once("inner", lambda: work(5.0))
+        work(2.0)
 
     sample.once("outer", outer)
-    assert sample._seconds["outer"] < 0.045 and sample._seconds["inner"] >= 0.05
+    assert sample._seconds == {"outer": 3.0, "inner": 5.0}
 
 
 def test_dimensions_and_targets():

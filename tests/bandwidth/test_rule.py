@@ -1,0 +1,115 @@
+"""What every rule promises."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import asbc
+from tests import twins
+
+RULES = [
+    asbc.SpectralBandwidth(),
+    asbc.SpectralBandwidth(refine=True),
+    asbc.Perplexity(),
+    asbc.SelfTuning(),
+    asbc.LogLog(),
+    asbc.DimensionMatching(),
+    asbc.DimensionMatching(rule="max_min"),
+    asbc.Fixed(),
+    asbc.Fixed(0.7),
+    asbc.Fixed("median_spectral"),
+    asbc.DensityNormalized(),
+    asbc.DensityNormalized(asbc.SpectralBandwidth(), alpha=0.5),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_every_rule_reports_what_its_kernels_look_like(rule, geometry):
+    X, neighbors, dimension = geometry
+    choice = clone(rule).select(X, neighbors, dimension)
+    for name in ("sigma", "effective_rank", "slope", "objective"):
+        values = getattr(choice, name)
+        assert values.shape == (240,) and np.isfinite(values).all(), name
+    assert choice.at_edge.shape == (240,) and choice.at_edge.dtype == bool
+    assert (choice.sigma > 0).all()
+    assert (choice.effective_rank >= 1 - 1e-12).all() and (choice.effective_rank <= 30 + 1e-12).all()
+    for i in (0, 100, 239):
+        squared = twins.squared_distances(X[neighbors.indices[i]], X[neighbors.indices[i]])
+        K = twins.kernel(squared, choice.sigma[i])
+        assert choice.effective_rank[i] == pytest.approx(twins.effective_rank(K), rel=1e-9)
+        assert choice.slope[i] == pytest.approx(twins.slope(squared, choice.sigma[i]), rel=1e-9)
+        grid = np.geomspace(0.05 * neighbors.distances[i, 9], 3 * neighbors.distances[i, -1], 12)
+        steepest = max(twins.slope(squared, s) for s in grid)
+        flatness = max(steepest - choice.slope[i], 0) / steepest
+        J = abs(choice.effective_rank[i] - dimension[i]) / dimension[i] + flatness
+        assert choice.objective[i] == pytest.approx(J, rel=1e-9)
+
+
+def test_objective_without_dimension_is_unknown(geometry):
+    X, neighbors, _ = geometry
+    assert np.isnan(asbc.Fixed(1.0).select(X, neighbors).objective).all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_constant_neighbourhoods_have_a_bandwidth(rule):
+    X = np.r_[np.ones((40, 3)), np.random.default_rng(0).normal(size=(60, 3)) + 5]
+    neighbors = asbc.search_neighbors(X, 30)
+    dimension = asbc.dim_mst(X, neighbors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", asbc.ConstantNeighborhoodWarning)
+        choice = rule.select(X, neighbors, dimension)
+    for name in ("sigma", "effective_rank", "slope", "objective"):
+        assert np.isfinite(getattr(choice, name)).all(), name
+    assert (choice.sigma > 0).all()
+    assert choice.effective_rank[:40] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.get_params().get("value") != 0.7], ids=repr)
+def test_constant_data_warns_once(rule):
+    X = np.ones((50, 3))
+    neighbors = asbc.search_neighbors(X, 30)
+    with pytest.warns(asbc.ConstantNeighborhoodWarning):
+        choice = rule.select(X, neighbors, asbc.dim_mst(X, neighbors))
+    assert (choice.sigma == choice.sigma[0]).all() and choice.sigma[0] > 0
+
+
+@pytest.mark.parametrize(
+    "rule, message",
+    [
+        (asbc.SpectralBandwidth(gamma=0), "gamma must be a positive number; got 0"),
+        (asbc.SpectralBandwidth(gamma=-1.0), "gamma must be a positive number; got -1.0"),
+        (asbc.SpectralBandwidth(gamma=float("nan")), "gamma must be a positive number; got nan"),
+        (asbc.SpectralBandwidth(n_grid=None), "n_grid must be a whole number of at least 2; got None"),
+        (asbc.SpectralBandwidth(gamma="a"), "gamma must be a positive number; got 'a'"),
+        (asbc.DensityNormalized(alpha="a"), "alpha must be a number of at least 0; got 'a'"),
+        (asbc.SpectralBandwidth(n_grid=1), "n_grid must be a whole number of at least 2; got 1"),
+        (asbc.SpectralBandwidth(k_mle=31), "k_mle must be a whole number from 1 to 30"),
+        (asbc.SpectralBandwidth(low=0), "low must be a positive number"),
+        (asbc.SpectralBandwidth(low=3, high=2), "low must be below high"),
+        (asbc.Perplexity(beta=0), "beta must be a positive number"),
+        (asbc.SelfTuning(k=31), "k must be a whole number from 1 to 30"),
+        (asbc.Fixed(0), "value must be a positive number; got 0"),
+        (asbc.Fixed(-2.0), "value must be a positive number"),
+        (asbc.Fixed("best"), "value must be a positive number, 'mean_knn' or 'median_spectral'; got 'best'"),
+        (asbc.Fixed(k_mle=40), "k_mle must be a whole number"),
+        (asbc.LogLog(n_grid=2), "n_grid must be a whole number of at least 3"),
+        (asbc.DimensionMatching(rule="best"), "rule must be 'slope' or 'max_min'; got 'best'"),
+        (asbc.DensityNormalized(alpha=-1), "alpha must be a number of at least 0"),
+    ],
+)
+def test_bad_parameters(rule, message, geometry):
+    with pytest.raises(ValueError, match=message):
+        rule.select(*geometry)
+
+
+def test_bad_dimension(geometry):
+    X, neighbors, dimension = geometry
+    rule = asbc.SpectralBandwidth()
+    with pytest.raises(ValueError, match="dimension is needed by this rule"):
+        rule.select(X, neighbors)
+    with pytest.raises(ValueError, match=r"dimension must have shape \(240,\).*got \(239,\)"):
+        rule.select(X, neighbors, dimension[1:])
+    with pytest.raises(ValueError, match=r"dimension must be positive and finite; node 0 has 0.0"):
+        rule.select(X, neighbors, np.zeros(240))

@@ -1,0 +1,26 @@
+"""Indexes of other libraries, which may be missing."""
+
+import builtins
+
+import pytest
+
+from asbc.neighbors import search_neighbors
+
+
+@pytest.mark.parametrize(("search", "library"), [("hnsw", "faiss"), ("nn_descent", "pynndescent")])
+def test_a_missing_library_is_named(X, monkeypatch, search, library):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == library:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=rf"needs {library}: pip install 'asbc\[scale\]'"):
+        search_neighbors(X, 12, search=search)
+
+
+def test_queries_are_not_for_nn_descent(X):
+    with pytest.raises(ValueError, match="rows of X only"):
+        search_neighbors(X, 12, queries=X[:5], search="nn_descent")

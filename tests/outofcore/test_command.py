@@ -1,0 +1,47 @@
+"""The command asbc-build."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from asbc.outofcore.command import main
+from tests.outofcore.small import ARGUMENTS, Started, files_of
+
+
+@pytest.mark.parametrize("rule", ["spectral", "perplexity", "self_tuning", "mean_knn", "0.8"])
+def test_command_line(path, tmp_path, capsys, rule):
+    folder = tmp_path / "g"
+    more = ["--npz", str(tmp_path / "g.npz"), "--parquet", str(tmp_path / "g.parquet"), "--bandwidth", rule]
+    assert main([str(path), str(folder), *ARGUMENTS[:-1], *more]) == 0
+    output = capsys.readouterr().out
+    assert "recall@12" in output and "700 x 10 float32" in output
+    assert (tmp_path / "g.npz").stat().st_size and (tmp_path / "g.parquet").stat().st_size
+
+
+@pytest.mark.parametrize("rule", ["spectral", "mean_knn"])
+def test_the_fewest_neighbours_on_the_command_line(path, tmp_path, rule):
+    arguments = ["--k", "8", "--search", "exact", "--quiet", "--bandwidth", rule]
+    assert main([str(path), str(tmp_path / "g"), *arguments]) == 0
+
+
+def test_command_line_errors(path, tmp_path, capsys):
+    assert main([str(tmp_path / "none.npy"), str(tmp_path / "g")]) == 1
+    assert "no such file" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", np.load(path))
+    assert main([str(tmp_path / "x.npz"), str(tmp_path / "g")]) == 1
+    assert "an .npz archive; an .npy file (n, d) is wanted" in capsys.readouterr().err
+    assert main([str(path), str(tmp_path / "h"), "--bandwidth", "wide"]) == 1
+    assert (
+        "--bandwidth must be spectral, perplexity, self_tuning, mean_knn, median_spectral, " in capsys.readouterr().err
+    )
+    assert main([str(path), str(tmp_path / "h"), "--ef-search", "9"]) == 1
+    assert "search='ivf' has no option 'ef_search'" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):
+    stopped = Started(path, tmp_path / "g", *ARGUMENTS, hold="assign/000002.npz").wait_until_held()
+    stopped.send_signal(signal.SIGINT)
+    assert stopped.wait() == 130 and "goes on from the last finished block" in stopped.errors
+    assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
+    assert files_of(tmp_path / "g") == reference

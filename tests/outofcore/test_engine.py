@@ -1,0 +1,187 @@
+"""Blocks on the workers of a Dask cluster: the same bits, and errors that arrive."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import asbc
+from asbc.outofcore import engine
+from asbc.outofcore.command import main
+from asbc.outofcore.engine import DaskEngine
+from asbc.outofcore.errors import BuildError, EngineError
+from tests.outofcore.small import ARGUMENTS, BUILDERS, DiesOnce, Started, assert_same_as_in_one_piece, build, files_of
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+    ) as cluster:
+        yield cluster
+
+
+def test_dask_gives_the_bits_of_the_local_engine(path, tmp_path, reference):
+    assert main([str(path), str(tmp_path / "g"), *ARGUMENTS, "--engine", "dask", "--workers", "2"]) == 0
+    assert files_of(tmp_path / "g") == reference
+    assert json.loads((tmp_path / "g" / "timing.json").read_text())["engine"] == "dask"
+
+
+def test_a_killed_dask_build_is_finished_by_the_local_engine(path, tmp_path, reference, cluster):
+    folder = tmp_path / "g"
+    engine = ["--engine", "dask", "--scheduler", cluster.scheduler_address]
+    Started(path, folder, *ARGUMENTS, *engine, hold="scratch/filled.npy").wait_until_held().kill()
+    assert main([str(path), str(folder), *ARGUMENTS]) == 0
+    assert json.loads((folder / "timing.json").read_text())["blocks_found_finished"]["rows"] == 7
+    assert files_of(folder) == reference
+
+
+def test_nothing_large_goes_through_the_scheduler(path, tmp_path, cluster):
+    sizes = []
+
+    class Counting(distributed.diagnostics.plugin.SchedulerPlugin):
+        def transition(self, key, start, finish, *args, nbytes=None, **kwargs):
+            if finish == "memory" and nbytes:
+                sizes.append(nbytes)
+
+    cluster.scheduler.add_plugin(Counting(), name="counting")
+    build(path, tmp_path / "g", engine="dask", scheduler=cluster.scheduler_address)
+    cluster.scheduler.remove_plugin(name="counting")
+    assert len(sizes) >= 5 * 5 and max(sizes) < 1000
+
+
+def test_a_relative_folder_is_the_same_for_workers_elsewhere(path, tmp_path, reference, cluster, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(path), "g", *ARGUMENTS, "--engine", "dask", "--scheduler", cluster.scheduler_address]) == 0
+    assert files_of(tmp_path / "g") == reference
+
+
+def test_an_error_on_a_worker_arrives(tmp_path, cluster):
+    np.save(tmp_path / "x.npy", np.where(np.arange(200) == 170, np.nan, 1.0)[:, None] * np.ones((1, 3)))
+    with pytest.raises(ValueError, match="row 170 holds NaN or infinity"):
+        build(tmp_path / "x.npy", tmp_path / "g", engine="dask", scheduler=cluster.scheduler_address)
+
+
+@pytest.mark.parametrize("name", ["density_of_spectral", "own_global"])
+def test_rules_that_need_all_nodes_have_the_same_bits_on_workers(X, path, tmp_path, cluster, name):
+    builder = asbc.GraphBuilder(k_cand=12, **BUILDERS[name])
+    build(path, tmp_path / "g", builder, engine="dask", scheduler=cluster.scheduler_address)
+    assert_same_as_in_one_piece(X, tmp_path / "g", builder)
+
+
+def test_a_killed_worker_costs_its_blocks_only(path, tmp_path, cluster):
+    """A rule that ends the worker which first comes to use it, in the middle of a block."""
+    builder = asbc.GraphBuilder(k_cand=12, bandwidth=DiesOnce(str(tmp_path / "died"), os.getpid()))
+    build(path, tmp_path / "whole", builder)
+    assert not (tmp_path / "died").exists()
+    build(path, tmp_path / "g", builder, engine="dask", scheduler=cluster.scheduler_address)
+    assert (tmp_path / "died").exists()
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def little_patience(monkeypatch):
+    assert engine.CONNECT_SECONDS <= 10
+    monkeypatch.setattr(engine, "CONNECT_SECONDS", 1)
+
+
+def test_an_unreachable_scheduler_is_an_error_in_seconds(path, tmp_path, little_patience):
+    with pytest.raises(EngineError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
+        build(path, tmp_path / "g", engine="dask", scheduler="tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "answer", [None, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"], ids=["silent", "http"]
+)
+def test_a_peer_that_is_not_dask_is_an_error_in_seconds(path, tmp_path, answer, little_patience):
+    def serve():
+        while True:
+            try:
+                peer, _ = server.accept()
+            except OSError:
+                return
+            peers.append(peer)
+            if answer:
+                peer.sendall(answer)
+
+    peers: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(BuildError, match="no Dask scheduler answers at"):
+            build(path, tmp_path / "g", engine="dask", scheduler=f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        server.shutdown(socket.SHUT_RDWR)
+    for peer in peers:
+        peer.close()
+
+
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(tmp_path):
+    address = tmp_path / "scheduler.json"
+    places = {"scheduler": ["--port", "0", "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
+    processes = []
+
+    def first_one_only(folder, stage, block):
+        """The block that comes first, whichever it is, is done at once; the others take as long as their worker."""
+        try:
+            os.close(os.open(os.path.join(folder, "first"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            time.sleep(3600)
+
+    try:
+        for place, options in places.items():
+            command = [sys.executable, "-m", "dask", place, "--scheduler-file", str(address), *options]
+            processes.append(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL))
+        with distributed.Client(_address_in(address, processes[0]), timeout=120) as client:
+            done = DaskEngine(client).run(first_one_only, str(tmp_path), "rows", range(3))
+            assert next(done) in range(3)
+            processes[0].kill()
+            with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command goes on"):
+                next(done)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _address_in(file, scheduler):
+    """What a scheduler has written into its file, once that is there and whole."""
+    while True:
+        assert scheduler.poll() is None
+        try:
+            return json.loads(file.read_text())["address"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            time.sleep(0.01)
+
+
+def test_a_worker_that_sees_another_folder_is_named(tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": asbc.__version__, "n": 1}))
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(plan)}))
+    stamp = engine._stamp(str(tmp_path))
+    assert engine._sees(str(tmp_path), stamp) is None
+    plan.write_text(json.dumps({"version": asbc.__version__, "n": 2}))
+    assert "sees another folder" in engine._sees(str(tmp_path), stamp)
+    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "none.npy")}))
+    assert "cannot read the vectors" in engine._sees(str(tmp_path), engine._stamp(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "spark"}, "engine must be 'local' or 'dask'; got 'spark'"),
+        ({"engine": "dask", "workers": 0}, "workers must be a whole number of at least 1; got 0"),
+        ({"scheduler": "tcp://1.2.3.4:5"}, "scheduler goes with engine='dask'"),
+        ({"block": 0}, "block must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_bad_engines(path, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        build(path, tmp_path / "g", **options)

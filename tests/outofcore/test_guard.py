@@ -1,0 +1,45 @@
+"""A build's folder kept safe: from other builds, from full disks, and from what killed writers leave."""
+
+import numpy as np
+import pytest
+
+from asbc.outofcore.command import main
+from asbc.outofcore.errors import BuildError
+from tests.outofcore.small import ARGUMENTS, Started, build, build_until, files_of
+
+
+def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(path, tmp_path, reference):
+    folder = tmp_path / "g"
+    first = Started(path, folder, *ARGUMENTS, hold="check/000001.npz").wait_until_held()
+    with pytest.raises(BuildError, match=f"another build is writing here \\(process {first.process.pid} on"):
+        build(path, folder)
+    first.kill()
+    assert main([str(path), str(folder), *ARGUMENTS]) == 0
+    assert files_of(folder) == reference
+
+
+def test_a_disk_that_fills_up(path, tmp_path, reference):
+    """A limit on the size of files fails writes for real, half-way; with room again the build goes on."""
+    stopped = Started(path, tmp_path / "g", *ARGUMENTS, largest_file=6000)
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
+    kept = list((tmp_path / "g" / "scratch").rglob("*.np?"))
+    assert kept and not list((tmp_path / "g" / "scratch").rglob(".*.np?.*"))
+    for part in kept:
+        np.load(part)
+    assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
+    assert files_of(tmp_path / "g") == reference
+
+
+def test_a_disk_that_fills_up_under_the_index(path, tmp_path):
+    stopped = Started(path, tmp_path / "g", "--k", "12", "--search", "hnsw", largest_file=30_000)
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
+    assert not list((tmp_path / "g" / "scratch").rglob(".*"))
+
+
+def test_what_a_killed_writer_left_is_removed(path, tmp_path, monkeypatch):
+    build_until("_fill_bandwidths", monkeypatch, path, tmp_path / "g")
+    for name in ("scratch/rows/.000001.npz.0f", "graph/.data.npy.0f", "rows/.weights.npy.0f"):
+        (tmp_path / "g" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "g" / name).write_bytes(b"half")
+    build(path, tmp_path / "g")
+    assert not list((tmp_path / "g").rglob(".*"))

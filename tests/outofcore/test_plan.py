@@ -1,0 +1,77 @@
+"""What is refused before a build begins."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import asbc
+from asbc.outofcore.errors import BuildError
+from tests.outofcore.small import N, build
+
+
+def test_too_little_disk_is_known_before_work_starts(path, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BuildError, match=r"needs at least \d+\.\d GB of disk, and 0\.0 GB are free"):
+        build(path, tmp_path / "g")
+
+
+def test_one_changed_row_is_noticed(path, tmp_path):
+    build(path, tmp_path / "g")
+    changed = np.load(path)
+    changed[401, 3] += 1
+    np.save(tmp_path / "other.npy", changed)
+    with pytest.raises(BuildError, match="the vectors have changed"):
+        build(tmp_path / "other.npy", tmp_path / "g")
+
+
+def test_the_setting_that_differs_is_named_alone(path, tmp_path):
+    build(path, tmp_path / "g")
+    with pytest.raises(BuildError, match=r"other settings: k_cand was 12 and is now 13\."):
+        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=13))
+
+
+@pytest.mark.parametrize(
+    ("builder", "message"),
+    [
+        ({"bandwidth": asbc.SpectralBandwidth(gamma=-1)}, "gamma must be a positive number"),
+        ({"k_min": -2}, "k_min must be a whole number"),
+        ({"random_state": None}, "random_state must be a whole number of at least 0"),
+    ],
+)
+def test_bad_settings_are_refused_before_the_search(path, tmp_path, builder, message):
+    with pytest.raises(ValueError, match=message):
+        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=12, **builder))
+    assert not (tmp_path / "g").exists()
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [{}, {"k_min": 100}, {"bandwidth": asbc.SelfTuning(k=90)}],
+    ids=["plain", "k_min", "rule"],
+)
+def test_more_neighbours_than_nodes_are_refused_at_once(path, tmp_path, builder):
+    with pytest.raises(ValueError, match="k_cand=4000 neighbours need more than 4000 nodes"):
+        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=4000, **builder))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((50, 4), np.int32), "must be float16, float32 or float64; got int32"),
+        (np.zeros(50, np.float32), r"must have shape \(n_samples, n_features\); got \(50,\)"),
+        (np.zeros((12, 4), np.float32), "k_cand=12 neighbours need more than 12 nodes"),
+        (np.where(np.arange(200) == 170, np.nan, 1.0)[:, None] * np.ones((1, 3)), "row 170 holds NaN or infinity"),
+    ],
+)
+def test_bad_vectors(tmp_path, array, message):
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises((ValueError, TypeError), match=message):
+        build(tmp_path / "x.npy", tmp_path / "g")
+
+
+def test_a_zero_row_has_no_direction(tmp_path, X):
+    np.save(tmp_path / "x.npy", np.where(np.arange(N)[:, None] == 444, 0, X))
+    with pytest.raises(ValueError, match="row 444 is all zeros"):
+        build(tmp_path / "x.npy", tmp_path / "g", asbc.GraphBuilder(k_cand=12, metric="cosine"))

@@ -1,0 +1,61 @@
+"""Where vectors come from: files, entries of the store, URLs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from asbc.outofcore.errors import BuildError
+from asbc.outofcore.storage import GraphFileError
+from tests.outofcore.small import (
+    N,
+    build,
+    files_of,
+)
+
+
+def test_store_entry_and_url(X, path, tmp_path):
+    entry = tmp_path / "entry"
+    entry.mkdir()
+    np.save(entry / "vectors.npy", X)
+    (entry / "manifest.json").write_text(json.dumps({"dtype": "float32", "shape": [N, 10]}))
+    build(path, tmp_path / "a")
+    build(entry, tmp_path / "b")
+    build(f"file://{path}", tmp_path / "c")
+    plain = files_of(tmp_path / "a")
+    assert files_of(tmp_path / "b") == plain
+    copied = files_of(tmp_path / "c")
+    copied.pop("source/vectors.npy")
+    assert copied == plain
+    (entry / "manifest.json").write_text(json.dumps({"dtype": "float32", "shape": [N, 11]}))
+    with pytest.raises(GraphFileError, match=r"shape \(700, 10\), where \(700, 11\) is expected"):
+        build(entry, tmp_path / "d")
+    (entry / "manifest.json").write_text(json.dumps({"dtype": "float16", "shape": [N, 10]}))
+    with pytest.raises(GraphFileError, match="dtype float32, where float16 is expected"):
+        build(entry, tmp_path / "d")
+    with pytest.raises(BuildError, match="cannot be read"):
+        build("file:///nowhere/at/all.npy", tmp_path / "e")
+
+
+def test_another_url_for_the_same_folder_is_refused(path, tmp_path):
+    np.save(tmp_path / "other.npy", np.load(path)[::-1])
+    manifest = build(f"file://{path}", tmp_path / "g")
+    assert build(f"file://{path}", tmp_path / "g") == manifest
+    with pytest.raises(BuildError, match=r"holds a copy of 'file://.*x\.npy', and now 'file://.*other\.npy' is given"):
+        build(f"file://{tmp_path / 'other.npy'}", tmp_path / "g")
+
+
+def test_a_url_that_ended_early_is_read_again(path, tmp_path):
+    source = tmp_path / "x.npy"
+    source.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(BuildError, match=r"file://.*x\.npy: ends early.*the same command reads it again"):
+        build(f"file://{source}", tmp_path / "g")
+    assert list((tmp_path / "g" / "source").iterdir()) == []
+    source.write_bytes(path.read_bytes())
+    assert build(f"file://{source}", tmp_path / "g")["n"] == N
+
+
+def test_vectors_that_end_early(path, tmp_path):
+    (tmp_path / "x.npy").write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(GraphFileError, match="ends early"):
+        build(tmp_path / "x.npy", tmp_path / "g")
