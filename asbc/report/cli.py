@@ -1,4 +1,4 @@
-"""The name of :mod:`asbc.report.command` before version 0.2."""
+"""Reports: the public name of :mod:`asbc.report.command` for scripts and notebooks."""
 
 from asbc.report.command import main, make_report
 
