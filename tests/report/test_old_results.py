@@ -105,3 +105,9 @@ def test_settings_have_their_names_of_today(tmp_path):
     settings = read_settings(old_run(tmp_path, "loo", k=20))
     assert settings["k_cand"] == settings["neighbors"]["k"] == 20
     assert wandb_config(RunFacts("abc", 1, tmp_path, settings, settings["data"]))["k_cand"] == 20
+
+
+def test_the_old_name_of_the_command_works():
+    from asbc.report.cli import make_report as named_before
+
+    assert named_before is make_report
