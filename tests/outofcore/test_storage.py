@@ -212,7 +212,7 @@ def test_networkx(built, monkeypatch):
 def test_parquet_and_npz(built, tmp_path, monkeypatch):
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr("asbc.export._ROWS", 77)
+    monkeypatch.setattr("asbc.export.ROWS_PER_GROUP", 77)
     graph = asbc.load_graph(built)
     write_parquet(graph, tmp_path / "edges.parquet")
     table = pq.read_table(tmp_path / "edges.parquet")
