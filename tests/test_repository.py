@@ -41,6 +41,7 @@ def test_versions_agree(project):
     assert asbc.__version__ == project["version"]
 
 
+@pytest.mark.slow
 def test_importing_the_library_stays_light():
     def loaded(imports):
         heavy = ["torch", "lightning", "timm", "pandas", "matplotlib", "wandb", "hydra", "umap", "faiss", "dask"]
