@@ -6,6 +6,8 @@ import pytest
 import asbc
 
 HERE = Path(__file__).parent
+# Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
+SLOW = ("embeddings", "experiments", "outofcore", "report", "runs")
 # Folders whose tests share something that takes long to make: with several workers, one of them has it.
 TOGETHER = ("embeddings", "report")
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
@@ -14,20 +16,21 @@ LONG = ("embeddings", "nn_descent", "outofcore/test_engine.py", "report", "runs"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """With several workers (pytest-xdist, ``--dist loadgroup``), say what belongs together: a file, by default."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    places = {}
+    """Mark what is slow and, for several workers (pytest-xdist, ``--dist loadgroup``), what belongs together."""
+    parallel = config.pluginmanager.hasplugin("xdist")
+    ranks = {}
     for item in items:
         place = item.path.relative_to(HERE)
+        if place.parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
         group = place.parts[0] if place.parts[0] in TOGETHER else place.as_posix()
         if item.get_closest_marker("nn_descent"):
             group = "nn_descent"
-        item.add_marker(pytest.mark.xdist_group(group))
-        ranks = [rank for rank, name in enumerate(LONG) if group.startswith(name)]
-        places[item] = min(ranks, default=len(LONG))
+        if parallel:
+            item.add_marker(pytest.mark.xdist_group(group))
+        ranks[item] = next((rank for rank, name in enumerate(LONG) if group.startswith(name)), len(LONG))
     if config.getoption("dist", "no") != "no":
-        items.sort(key=places.__getitem__)
+        items.sort(key=ranks.__getitem__)
 
 
 def curved_clouds(n=240, d=12, classes=6, seed=0):

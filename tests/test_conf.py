@@ -17,6 +17,7 @@ from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
 from asbc.runs.experiment import settings_of
 
+pytestmark = pytest.mark.slow
 CONF = conf_dir()
 GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))
 LISTED = {"method": "methods", "evaluate": "evaluate", "logger": "logger"}  # several leaves at once

@@ -143,6 +143,7 @@ def test_goes_straight_into_clustering_and_pipelines():
     assert pipeline[-1].get_params()["bandwidth__gamma"] == 0.5
 
 
+@pytest.mark.slow
 def test_umap_lays_the_graph_out():
     umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
     X, y = load_digits(return_X_y=True)

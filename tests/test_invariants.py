@@ -1,6 +1,7 @@
 """What must not depend on how the data happen to lie: hypothesis looks for a case where it does."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
@@ -17,6 +18,7 @@ shapes = st.fixed_dictionaries(
         "tail": st.sampled_from([0.0, 0.5, 1.5]),
     }
 )
+pytestmark = pytest.mark.slow
 relaxed = settings(max_examples=25, deadline=None, derandomize=True)  # the same cases on every run
 
 

@@ -38,6 +38,7 @@ def test_notebooks_hold_no_paths_of_a_machine(source):
     assert source.with_suffix(".ipynb").stat().st_size < 400_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_notebooks_run(source, tmp_path, monkeypatch):
     root = Path(__file__).resolve().parent.parent

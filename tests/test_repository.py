@@ -140,6 +140,7 @@ def test_what_is_imported_is_declared(path, project):
         assert {DISTRIBUTIONS.get(name, name) for name in heads} <= core
 
 
+@pytest.mark.slow
 def test_importing_the_library_stays_light():
     def loaded(imports):
         heavy = ["torch", "lightning", "timm", "pandas", "pyarrow", "matplotlib", "wandb", "hydra", "rich", "filelock"]

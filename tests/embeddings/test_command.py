@@ -21,8 +21,9 @@ from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
 from asbc.learn.vote import loo_accuracy
+from tests.forked import Forked
 
-from .small import checkpoint_of, new_args, write_checkpoint
+from .small import PRELOAD, checkpoint_of, new_args, write_checkpoint
 
 ROOT = Path(__file__).parents[2]
 LEAVES = sorted(path.stem for path in (ROOT / "conf" / "embedding").glob("*.yaml"))
@@ -34,13 +35,10 @@ def source(*overrides):
 
 
 def asbc_embed(*arguments, cwd, cache, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "asbc.embeddings.command", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(cache), **environment},
-        capture_output=True,
-        text=True,
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(cache), **environment}
+    run = Forked("asbc.embeddings.command", arguments, cwd=cwd, env=env, preload=PRELOAD)
+    stdout, stderr = run.communicate()
+    return subprocess.CompletedProcess(arguments, run.returncode, stdout, stderr)
 
 
 @pytest.mark.parametrize("leaf", LEAVES)

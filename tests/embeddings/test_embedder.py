@@ -19,8 +19,9 @@ from asbc.embeddings.embedder import embed
 from asbc.embeddings.encoders import Encoder, solo_checkpoint
 from asbc.embeddings.sources import EncoderSource
 from asbc.embeddings.store import Store, read_entry
+from tests.forked import Forked
 
-from .small import TO_TENSOR, Noise, Tiny, tiny_encoder
+from .small import PRELOAD, TO_TENSOR, Noise, Tiny, tiny_encoder
 
 CPU = {"accelerator": "cpu", "enable_progress_bar": False}
 NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "test"}
@@ -145,24 +146,23 @@ ROOT = Path(__file__).parents[2]
 SLOW = "embedding.source={_target_:tests.embeddings.small.tiny_encoder,pause:0.05}"
 
 
-def embed_command(cache, *overrides):
+def embed_command(cache, *overrides, forked=True):
     """asbc-embed on 23 images of noise."""
     dataset = "embedding.dataset={_target_:tests.embeddings.small.Noise,n:23}"
-    return subprocess.Popen(
-        [sys.executable, "-m", "asbc.embeddings.command", "embedding=encoder", dataset]
-        + ["embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides],
-        env={**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        cwd=cache.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    words = ["embedding=encoder", dataset, "embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides]
+    env = {**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    if forked:
+        return Forked("asbc.embeddings.command", words, cwd=cache.parent, env=env, preload=PRELOAD)
+    command = [sys.executable, "-m", "asbc.embeddings.command", *words]
+    return subprocess.run(
+        command, env=env, cwd=cache.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
 def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
     """gloo: 23 images in batches of 3 are 8 batches, the last of 2."""
-    job = embed_command(tmp_path / "cache", f"embedding.path={resnet[0]}", "embedding.trainer.devices=2")
-    output, _ = job.communicate(timeout=300)
+    job = embed_command(tmp_path / "cache", f"embedding.path={resnet[0]}", "embedding.trainer.devices=2", forked=False)
+    output = job.stdout
     assert job.returncode == 0, output
     assert "MEMBER: 2/2" in output, output
     ((_, manifest),) = Store(tmp_path / "cache").entries()
@@ -178,7 +178,7 @@ def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
 def test_two_jobs_at_once_make_one_entry(tmp_path):
     cache = tmp_path / "cache"
     jobs = [embed_command(cache, SLOW) for _ in range(2)]
-    outputs = [job.communicate(timeout=300)[0] for job in jobs]
+    outputs = ["".join(job.communicate()) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outputs
     ((folder, _),) = Store(cache).entries()
     assert all(folder.name in output for output in outputs)
@@ -194,7 +194,6 @@ def test_killed_and_started_again(tmp_path):
     wait_for(lambda: np.count_nonzero(np.load(checks)) >= 3, job)
     job.send_signal(signal.SIGKILL)
     job.wait()
-    job.stdout.close()
     written = np.flatnonzero(np.load(checks))
     assert 3 <= len(written) < 23
     assert Store(cache).entries() == []
@@ -202,7 +201,7 @@ def test_killed_and_started_again(tmp_path):
 
     (tmp_path / "gate").touch()
     again = embed_command(cache, held, "embedding.batch_size=1")
-    output, _ = again.communicate(timeout=300)
+    output = "".join(again.communicate())
     assert again.returncode == 0, output
     assert f"going on: {len(written)} of 23 rows are there" in output
     ((folder, _),) = Store(cache).entries()
@@ -213,7 +212,7 @@ def test_killed_and_started_again(tmp_path):
 def wait_for(condition, job, seconds=300):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        assert job.poll() is None, job.stdout.read()
+        assert job.poll() is None, job.read()
         try:
             value = condition()
         except (OSError, ValueError):

@@ -18,6 +18,7 @@ def test_umap_rows_sum_to_their_target_and_the_nearest_counts_fully(neighbors):
     assert (np.diff(weights, axis=1) <= 0).all()
 
 
+@pytest.mark.slow
 def test_umap_weights_equal_those_of_umap(neighbors):
     umap_ = pytest.importorskip("umap.umap_")
     n, k = neighbors.distances.shape

@@ -1,7 +1,6 @@
 """Small vectors, and what the tests of builds share: a build, its files, how it is stopped."""
 
 import json
-import multiprocessing
 import os
 import resource
 import signal
@@ -19,6 +18,7 @@ from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
 from asbc.outofcore import driver as driver_module
 from asbc.outofcore.command import main
 from asbc.outofcore.driver import build_graph
+from tests.forked import PROCESSES
 
 N = 700
 COMMAND = [sys.executable, "-m", "asbc.outofcore.command"]
@@ -129,11 +129,6 @@ BUILDERS = {
 }
 
 
-# Processes are forked from one that has imported everything: a start costs what it does, not what imports take.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.outofcore.small"])
-
-
 class Started:
     """``asbc-build`` in a process of its own, which waits for ever at `hold`, if that is given.
 
@@ -150,6 +145,7 @@ class Started:
     def __init__(self, path, folder, *arguments, hold=None, largest_file=None):
         self._notes = Path(tempfile.mkdtemp(prefix="started-", dir=Path(folder).parent))
         words = [str(path), str(folder), *arguments]
+        PROCESSES.set_forkserver_preload(["tests.outofcore.small"])
         self.process = PROCESSES.Process(target=_command, args=(words, str(self._notes), hold, largest_file))
         self.process.start()
 
