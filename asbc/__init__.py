@@ -13,8 +13,9 @@ from asbc.bandwidth import (
     SpectralBandwidth,
     effective_rank,
 )
+from asbc.builder import GraphBuilder
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
-from asbc.graph import GraphBuilder, to_graph
+from asbc.graph import to_graph
 from asbc.neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from asbc.outofcore.driver import build_graph
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows

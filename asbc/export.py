@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from asbc.builder import GraphBuilder
 from asbc.extras import needed
 from asbc.files import whole_file
-from asbc.graph import GraphBuilder
 from asbc.validation import as_vectors, whole_number
 
 NETWORKX_LIMIT = 100_000  # nodes, above which NetworkX is slow and takes gigabytes

@@ -140,7 +140,8 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
                 choose = rule.select if fitted is None else _extension(rule, fitted)
                 choice = choose(None, block, values)
                 choices.append(choice)
-            if kind == "blend":
+            if weights is not None and kind == "blend":
+                assert choice is not None
                 weights[rows] = blend_weights(block, values, choice, k_min=k_min, fitted=everyone)
             elif weights is not None:
                 weights[rows] = row_weights(kind, None, block, choice, k_min=k_min, fitted=everyone)
@@ -162,7 +163,7 @@ def _part(values, rows: slice):
 
 def _of(choice: BandwidthChoice, rows: slice) -> BandwidthChoice:
     """The part of a choice that belongs to some nodes."""
-    parts = {name: value[rows] for name, value in vars(choice).items() if isinstance(value, np.ndarray)}
+    parts: dict[str, Any] = {name: value[rows] for name, value in vars(choice).items() if isinstance(value, np.ndarray)}
     return replace(choice, **parts)
 
 

@@ -34,6 +34,7 @@ ORDER = [
     "weights",
     "rows",
     "graph",
+    "builder",
     "export",
     "outofcore",
     "learn",
@@ -301,7 +302,7 @@ def test_private_uses_are_seen():
     assert list(private_uses("import asbc.graph\nasbc.graph._x")) == ["asbc.graph._x"]
     assert list(private_uses("import asbc.graph as g\ng._x")) == ["g._x"]
     assert (
-        list(private_uses("from asbc.graph import GraphBuilder\nself._x\nfrom asbc.version import __version__")) == []
+        list(private_uses("from asbc.builder import GraphBuilder\nself._x\nfrom asbc.version import __version__")) == []
     )
 
 

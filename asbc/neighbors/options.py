@@ -24,7 +24,7 @@ RECALL = 0.98  # share of the neighbours that approximate search is to find, unl
 
 def check_recall(recall: Any) -> float:
     """`recall` as a float within (0, 1]."""
-    if not isinstance(recall, Real) or isinstance(recall, bool) or not 0 < recall <= 1:
+    if not isinstance(recall, Real) or isinstance(recall, bool) or not 0 < float(recall) <= 1:
         raise ValueError(f"recall must be a number above 0 and at most 1; got {recall!r}.")
     return float(recall)
 

@@ -71,7 +71,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: Any = None) -> NeighborsTransformer:
         """Find the neighbours of the rows of `X` (n, d); `y` is ignored."""
         self._X = self._vectors(X, reset=True)
-        options = dict(self.search_options or {})
+        options: dict[str, Any] = dict(self.search_options or {})
         self.neighbors_ = search_neighbors(self._X, self.k, search=self.search, recall=self.recall, **options)
         return self
 

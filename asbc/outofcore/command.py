@@ -17,10 +17,10 @@ from asbc.bandwidth import (
     SelfTuning,
     SpectralBandwidth,
 )
+from asbc.builder import METRICS, GraphBuilder
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.extras import needed
-from asbc.graph import METRICS, GraphBuilder
 from asbc.neighbors.options import OPTIONS, RECALL, SEARCHES
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.errors import BuildError

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from asbc.bandwidth.rule import fill_constant
+from asbc.builder import GraphBuilder
 from asbc.files import whole_path
-from asbc.graph import GraphBuilder
 from asbc.neighbors.external import HNSW, nn_descent_candidates
 from asbc.neighbors.lists import KMEANS_ROUNDS, file_under, train_centroids
 from asbc.neighbors.options import check_search
@@ -37,16 +37,13 @@ from asbc.outofcore.engine import open_engine
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.folder import BuildFolder, opened
 from asbc.outofcore.guard import clear_errors, locked, sweep
+from asbc.outofcore.joining import finished_manifest, join_parts
 from asbc.outofcore.plan import check_same_plan, check_space, converted, make_plan, rule_to_json, vectors_in_plan
 from asbc.outofcore.progress import Progress
 from asbc.outofcore.source import find_vectors, is_url, local_copy
 from asbc.outofcore.stages import compare_block, run_block
 from asbc.outofcore.storage import (
-    GraphFileError,
-    check_files,
     open_array,
-    read_graph_manifest,
-    read_json,
     read_part,
     write_array,
     write_joined,
@@ -56,7 +53,6 @@ from asbc.validation import as_vectors, normalize
 from asbc.weights import warn_of_empty_rows
 
 BLOCK_NODES = 16384  # nodes per block, unless another number is asked for
-NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")  # one number per node each
 
 
 def build_graph(
@@ -137,7 +133,7 @@ def build_graph(
         if (folder / "plan.json").is_file():
             check_same_plan(folder, plan)
             if (folder / "manifest.json").is_file():
-                return _finished(folder)
+                return finished_manifest(folder)
         else:
             # A build that was killed while it wrote its plan has left a temporary file: no reason to refuse the folder.
             names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
@@ -151,19 +147,6 @@ def build_graph(
         sweep(folder)
         with open_engine(engine, os.fspath(folder), scheduler=scheduler, workers=workers) as run:
             return _Build(folder, plan, run, progress).finish()
-
-
-def _finished(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished build, after a check that its files are there and have the right size."""
-    try:
-        manifest = read_graph_manifest(folder)
-        check_files(folder, manifest)
-    except (GraphFileError, FileNotFoundError) as error:
-        raise BuildError(
-            f"{error} The build had finished, and its parts are gone: remove {folder} and build it anew."
-        ) from error
-    shutil.rmtree(folder / "scratch", ignore_errors=True)  # still there if the build was killed at its very end
-    return manifest
 
 
 class _Build:
@@ -192,7 +175,7 @@ class _Build:
             self._stage("transpose")
         self._stage("graph")
         with self.progress.step("join"):
-            manifest = self._join()
+            manifest = join_parts(self.job)
         own = resource.getrusage(resource.RUSAGE_SELF)
         write_json(
             self.folder / "timing.json",
@@ -362,50 +345,6 @@ class _Build:
         warn_of_empty_rows(int(sum(part[2] for part in parts)), self.plan["n"])
         sigma, constant = (np.concatenate([part[i] for part in parts]) for i in range(2))
         write_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
-
-    def _join(self) -> dict[str, Any]:
-        """Join the parts of all blocks into the files of the finished graph; returns the manifest."""
-        job, plan = self.job, self.plan
-        n, k = plan["n"], plan["k"]
-        files: dict[str, dict[str, Any]] = {}
-
-        def join(name: str, stage: str, key: str, dtype, shape: tuple[int, ...]) -> None:
-            pieces = (read_part(path, key)[0] for path in job.parts(stage))
-            write_joined(self.folder / name, dtype, shape, pieces)
-            files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape)}
-
-        id_type = np.int32 if n < 2**31 else np.int64
-        join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
-        join("rows/distances.npy", "neighbors", "distances", np.float64, (n, k))
-        join("rows/weights.npy", "graph", "weights", np.float64, (n, k))
-        if job.weighted:
-            for name in NODE_ARRAYS:
-                if name != "sigma":
-                    join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
-            sigma = open_array(job.scratch / "filled.npy")
-            write_joined(self.folder / "nodes/sigma.npy", np.float64, (n,), [sigma])
-            files["nodes/sigma.npy"] = {"dtype": "<f8", "shape": [n]}
-        counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        edges = int(indptr[-1])
-        # indptr and indices have one dtype: scipy converts them otherwise, and so would read the whole file.
-        index_type = np.int32 if max(edges, n) < 2**31 else np.int64
-        write_array(self.folder / "graph/indptr.npy", indptr.astype(index_type))
-        files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1]}
-        join("graph/indices.npy", "graph", "columns", index_type, (edges,))
-        join("graph/data.npy", "graph", "values", np.float64, (edges,))
-        for name, listed in files.items():
-            listed["bytes"] = (self.folder / name).stat().st_size
-        repaired = sum(int(read_part(path, "repaired")[0]) for path in job.parts("neighbors"))
-        exact = job.search["search"] == "exact"
-        return {
-            **plan,
-            "search_used": dict(job.search),
-            "edges": edges,
-            "files": files,
-            "recall": None if exact else read_json(job.scratch / "recall.json"),
-            "rows_searched_exactly": n if exact else repaired,
-        }
 
 
 def _slices(array: NDArray, step: int) -> Iterator[NDArray]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import asbc.bandwidth
 from asbc.bandwidth import Bandwidth
-from asbc.graph import GraphBuilder
+from asbc.builder import GraphBuilder
 from asbc.neighbors.search import check_search
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import FORMAT, open_array, read_json, write_array

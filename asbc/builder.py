@@ -1,0 +1,365 @@
+"""The estimator that goes the whole way from vectors to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from asbc.bandwidth import Bandwidth, SpectralBandwidth
+from asbc.dimension import ESTIMATORS, Dimension
+from asbc.graph import SYMMETRIES, to_graph
+from asbc.neighbors.given import given_neighbors
+from asbc.neighbors.options import RECALL, check_recall, check_search
+from asbc.neighbors.search import search_neighbors
+from asbc.neighbors.types import Neighbors
+from asbc.rows import Rows, solve_rows
+from asbc.validation import (
+    LARGEST_SEED,
+    Floats,
+    as_vectors,
+    check_k,
+    normalize,
+    one_of,
+    plain_array,
+    true_or_false,
+    whole_number,
+)
+from asbc.weights import KINDS, normalize_weights, sharpen
+
+METRICS = ("euclidean", "cosine")
+
+
+class GraphBuilder(TransformerMixin, BaseEstimator):
+    """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
+
+    It is a scikit-learn estimator: it can be cloned, stand in a pipeline, and have its parameters searched.
+
+    Parameters
+    ----------
+    weights : {"nnk", "gaussian", "blend", "uniform"}, default="nnk"
+        How neighbours are weighted: by non-negative kernel regression (:func:`nnk_weights`), by the Gaussian kernel,
+        half by each (:func:`blend_weights`), or equally. ``"uniform"`` is the plain kNN graph, which needs no
+        bandwidth.
+    bandwidth : Bandwidth or None, default=None
+        The rule for sigma; None takes ``SpectralBandwidth()``.
+    sharpen : bool, default=False
+        Whether to raise each row to a power that falls with its bandwidth; see :func:`sharpen`.
+    k_cand : int, default=30
+        Candidate neighbours per node, at least 8.
+    k_min : int, default=6
+        The least number of neighbours per node with NNK weights; 0 for no such floor.
+    symmetrize : {"max", "mean", None}, default="max"
+        How the weights of the two directions of an edge become one; None leaves the graph directed.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales the rows of X to unit length first, and goes on with euclidean distances.
+    dimension : {"mst", "levina_bickel", "two_nn"}, default="mst"
+        The estimate of intrinsic dimension that the bandwidth is matched to; see :class:`Dimension`.
+    n_rep : int, default=5
+        Random permutations per node, for ``dimension="mst"``.
+    random_state : int, RandomState or None, default=0
+        Seeds the permutations, and what approximate search draws.
+    search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
+        How neighbours are found: ``"auto"`` is exact up to 20,000 nodes, and by inverted lists above where they cost
+        less; see :func:`search_neighbors`.
+    recall : float, default=0.98
+        The share of the neighbours that approximate search is to find.
+    search_options : mapping or None, default=None
+        Options of the search by name, in place of what `recall` decides.
+
+    Attributes
+    ----------
+    graph_ : (n, n) scipy.sparse.csr_array
+        The graph: entries of at least 0, no self loops.
+    vectors_ : (n, d) array
+        The rows of X as they were compared: scaled to unit length for the cosine metric.
+    neighbors_ : Neighbors
+        The k_cand candidates of every node.
+    dimension_ : (n,) array or None
+        The intrinsic dimension around every node; None for uniform weights.
+    bandwidth_ : BandwidthChoice or None
+        The bandwidth of every node, and what the kernel looks like there; None for uniform weights.
+    weights_ : (n, k_cand) array
+        The weight of every candidate before symmetrising; rows sum to 1.
+
+    See Also
+    --------
+    asbc.build.build_graph : the same graph block by block on disk, for sets that do not fit into memory.
+    search_neighbors, dim_mst, SpectralBandwidth, nnk_weights, to_graph : the steps, one by one.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> builder = asbc.GraphBuilder(weights="nnk", k_cand=15)
+    >>> graph = builder.fit_transform(X)
+    >>> graph.shape, builder.bandwidth_.sigma.shape
+    ((100, 100), (100,))
+    """
+
+    def __init__(
+        self,
+        weights: str = "nnk",
+        bandwidth: Bandwidth | None = None,
+        sharpen: bool = False,
+        *,
+        k_cand: int = 30,
+        k_min: int = 6,
+        symmetrize: str | None = "max",
+        metric: str = "euclidean",
+        dimension: str = "mst",
+        n_rep: int = 5,
+        random_state: int | np.random.RandomState | None = 0,
+        search: str = "auto",
+        recall: float = RECALL,
+        search_options: Mapping[str, int] | None = None,
+    ):
+        self.weights = weights
+        self.bandwidth = bandwidth
+        self.sharpen = sharpen
+        self.k_cand = k_cand
+        self.k_min = k_min
+        self.symmetrize = symmetrize
+        self.metric = metric
+        self.dimension = dimension
+        self.n_rep = n_rep
+        self.random_state = random_state
+        self.search = search
+        self.recall = recall
+        self.search_options = search_options
+
+    def fit(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> GraphBuilder:
+        """Build the graph on the rows of `X`.
+
+        Parameters
+        ----------
+        X : (n, d) array, DataFrame or tensor
+            An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
+        y : object, default=None
+            Ignored; scikit-learn passes it.
+        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
+            Neighbours that you have found already, at least `k_cand` per node: as faiss, pynndescent or UMAP's
+            ``precomputed_knn`` give them, or as ``KNeighborsTransformer(mode="distance")`` does. The node itself may be
+            among them or not; rows need not be sorted; an id that comes twice counts once. Distances are worked out
+            anew from `X`, and those given must agree with them.
+
+        Returns
+        -------
+        GraphBuilder
+            The estimator itself, fitted.
+
+        See Also
+        --------
+        GraphBuilder.fit_transform : gives the graph at once.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> asbc.GraphBuilder(k_cand=10).fit(X, neighbors=asbc.search_neighbors(X, k=12)).neighbors_.k
+        10
+        """
+        self.check_parameters()
+        vectors = self._vectors(X, reset=True)
+        k = check_k(self.k_cand, len(vectors), "k_cand")
+        self._seed = int(
+            self.random_state
+            if isinstance(self.random_state, int | np.integer)
+            else check_random_state(self.random_state).randint(2**31 - 1)
+        )
+        neighbors = (
+            self._search(vectors, k) if neighbors is None else given_neighbors(vectors, neighbors, k, self.metric)
+        )
+        solved = self._solve(vectors, neighbors)
+        assert solved.weights is not None
+        self.dimension_, self.bandwidth_ = solved.dimension, solved.choice
+        self.weights_ = normalize_weights(solved.weights)
+        self.neighbors_ = neighbors
+        self.graph_ = to_graph(neighbors, solved.weights, symmetrize=self.symmetrize)
+        self.vectors_ = vectors
+        return self
+
+    def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:
+        """Build the graph on the rows of `X`, and return it.
+
+        Parameters
+        ----------
+        X : (n, d) array of any real dtype
+            The vectors, more than k_cand of them.
+        y : object, default=None
+            Ignored; scikit-learn passes it.
+        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
+            Neighbours that you have found already; see :meth:`fit`.
+
+        Returns
+        -------
+        (n, n) scipy.sparse.csr_array
+            The graph: entries of at least 0, no self loops.
+
+        See Also
+        --------
+        GraphBuilder.transform : rows for points that were not fitted.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> graph = asbc.GraphBuilder(k_cand=10).fit_transform(X)
+        >>> bool((graph != graph.T).nnz == 0), float(graph.diagonal().sum())
+        (True, 0.0)
+        """
+        return self.fit(X, y, neighbors=neighbors).graph_
+
+    def transform(self, X: ArrayLike) -> sparse.csr_array:
+        """Weights of the fitted points for unseen ones.
+
+        A fitted point passed again is treated as unseen: it finds itself at distance zero.
+
+        Parameters
+        ----------
+        X : (m, d) array of any real dtype
+            The unseen points.
+
+        Returns
+        -------
+        (m, n) scipy.sparse.csr_array
+            One row per unseen point, one column per fitted one; every row sums to 1, or is empty.
+
+        See Also
+        --------
+        GraphBuilder.fit_transform : the graph on the fitted points.
+
+        Examples
+        --------
+        >>> import asbc, numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> rows = asbc.GraphBuilder(k_cand=10).fit(X[:40]).transform(X[40:])
+        >>> rows.shape, bool(np.allclose(rows.sum(axis=1), 1))
+        ((10, 40), True)
+        """
+        check_is_fitted(self)
+        queries = self._vectors(X, reset=False)
+        neighbors = search_neighbors(self.vectors_, int(self.k_cand), queries=queries)
+        rows = self._solve(self.vectors_, neighbors, fitted=self.bandwidth_)
+        assert rows.weights is not None
+        return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self.vectors_))
+
+    def _search(self, X: Floats, k: int) -> Neighbors:
+        options: dict[str, Any] = dict(self.search_options or {})
+        if self.search != "exact":
+            options["seed"] = self._seed
+        return search_neighbors(X, k, search=self.search, recall=self.recall, **options)
+
+    def _solve(self, X, neighbors, fitted=None) -> Rows:
+        """Dimension, bandwidth and weights of nodes; of queries, if `fitted`, the choice on the rows of X, is given."""
+        if self.weights == "uniform":
+            return solve_rows(X, neighbors, weights=self.weights)
+        if fitted is None:
+            self._dimension = self.dimension_estimate()
+            if not self._dimension.local:  # resolved now and kept, because queries need to look up the fitted rows
+                self._dimension = self._dimension.resolve(self._dimension.summarize(neighbors))
+        rows = solve_rows(
+            X,
+            neighbors,
+            dimension=self._dimension,
+            bandwidth=self.bandwidth_rule(),
+            weights=self.weights,
+            k_min=self.k_min,
+            seed=self._seed,
+            fitted=fitted,
+        ).completed()
+        if self.sharpen:
+            assert rows.choice is not None and rows.weights is not None
+            reference = rows.choice if fitted is None else fitted
+            center = float(np.median(reference.sigma))
+            rows = replace(rows, weights=sharpen(rows.weights, rows.choice.sigma, center=center))
+        return rows
+
+    def dimension_estimate(self) -> Dimension:
+        """The estimate of dimension that the parameters describe.
+
+        Returns
+        -------
+        Dimension
+            With the `n_rep` of the builder, and with k = 10, or k_cand if that is smaller.
+
+        See Also
+        --------
+        GraphBuilder.bandwidth_rule : the rule for sigma.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder(dimension="two_nn").dimension_estimate().estimator
+        'two_nn'
+        """
+        return Dimension(self.dimension, n_rep=self.n_rep, k=min(10, int(self.k_cand)))
+
+    def bandwidth_rule(self) -> Bandwidth:
+        """The rule for sigma: the parameter `bandwidth`, or the default rule where that is None.
+
+        Returns
+        -------
+        Bandwidth
+            By default ``SpectralBandwidth()``, its k_mle lowered to k_cand where there are fewer than ten candidates.
+
+        See Also
+        --------
+        GraphBuilder.dimension_estimate : the dimension that the rule matches.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder().bandwidth_rule()
+        SpectralBandwidth()
+        >>> asbc.GraphBuilder(bandwidth=asbc.Fixed(0.5)).bandwidth_rule()
+        Fixed(value=0.5)
+        """
+        return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
+
+    def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
+        X = plain_array(X)
+        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
+            as_vectors(X)  # raises an error that says more than scikit-learn's
+        # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
+        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        return normalize(X) if self.metric == "cosine" else as_vectors(X)
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that cannot work, before any work is done.
+
+        See Also
+        --------
+        GraphBuilder.fit : calls it first.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder(k_cand=3).check_parameters()
+        Traceback (most recent call last):
+        ...
+        ValueError: k_cand must be a whole number of at least 8; got 3.
+        """
+        one_of(self.weights, "weights", KINDS)
+        one_of(self.symmetrize, "symmetrize", SYMMETRIES)
+        one_of(self.metric, "metric", METRICS)
+        one_of(self.dimension, "dimension", ESTIMATORS)
+        if self.bandwidth is not None and not isinstance(self.bandwidth, Bandwidth):
+            raise TypeError(
+                f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
+            )
+        k_cand = whole_number(self.k_cand, "k_cand", 8)
+        whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
+        whole_number(self.n_rep, "n_rep", 1)
+        check_recall(self.recall)
+        check_search(self.search, 2**40, self.search_options or {})
+        true_or_false(self.sharpen, "sharpen")
+        if isinstance(self.random_state, int | np.integer):
+            whole_number(self.random_state, "random_state", 0, LARGEST_SEED)
