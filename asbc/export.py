@@ -141,7 +141,31 @@ def to_networkx(graph: sparse.csr_array):
 
 
 def to_igraph(graph: sparse.csr_array):
-    """igraph ``Graph`` with ``weight`` on its edges, undirected if the matrix is symmetric."""
+    """A graph as igraph's ``Graph``, undirected if the matrix is symmetric.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse matrix
+        The graph; entry (i, j) is the weight of the edge from i to j.
+
+    Returns
+    -------
+    igraph.Graph
+        Its edges have the attribute ``weight``.
+
+    See Also
+    --------
+    to_networkx : for small graphs.
+    to_anndata : for scanpy, whose clustering uses igraph.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from asbc.export import to_igraph
+    >>> made = to_igraph(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]))
+    >>> made.is_directed(), made.es["weight"]
+    (False, [0.5])
+    """
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
@@ -153,20 +177,34 @@ def to_igraph(graph: sparse.csr_array):
 
 
 def to_anndata(builder: GraphBuilder, adata: Any = None):
-    """A fitted builder's graph where scanpy looks for one, so that ``scanpy.tl.leiden`` and ``tl.umap`` run on it.
+    """A fitted builder's graph where scanpy looks for one, so that ``scanpy.tl.leiden`` runs on it.
 
     Parameters
     ----------
-    builder : GraphBuilder, fitted
-    adata : AnnData, optional
-        Gets ``obsp["distances"]``, ``obsp["connectivities"]`` and ``uns["neighbors"]``; by default a new one with the
+    builder : GraphBuilder
+        A fitted one.
+    adata : AnnData or None, default=None
+        Gets ``obsp["distances"]``, ``obsp["connectivities"]`` and ``uns["neighbors"]``; None makes a new one with the
         fitted vectors as ``X``.
 
     Returns
     -------
-    AnnData
+    anndata.AnnData
         Distances are those of all candidates, as many for every node; connectivities are the weights of the graph,
         where NNK may leave a node fewer.
+
+    See Also
+    --------
+    to_igraph : the graph alone.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> from asbc.export import to_anndata
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> adata = to_anndata(asbc.GraphBuilder(k_cand=10).fit(X))
+    >>> adata.obsp["distances"].shape, adata.uns["neighbors"]["params"]["n_neighbors"]
+    ((50, 50), 10)
     """
     with needed("to_anndata", "peers"):
         import anndata
@@ -193,17 +231,33 @@ def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed:
 
     Parameters
     ----------
-    graph : (n, n) sparse matrix, symmetric
+    graph : (n, n) sparse matrix
+        A symmetric graph.
     X : (n, d) array
         The vectors, by which pieces of the graph that nothing connects are placed.
     n_components : int, default=2
+        Dimensions of the layout.
     seed : int, default=0
-    n_epochs : int, optional
-        Rounds; by default 500 up to 10,000 nodes and 200 above, as UMAP has it.
+        The same seed gives the same layout.
+    n_epochs : int or None, default=None
+        Rounds; None takes 500 up to 10,000 nodes and 200 above, as UMAP has it.
 
     Returns
     -------
     (n, n_components) float32 array
+        The place of every node.
+
+    See Also
+    --------
+    to_anndata : for scanpy's own layouts.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> from asbc.export import umap_layout
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> umap_layout(asbc.GraphBuilder(k_cand=10).fit_transform(X), X, n_epochs=5).shape
+    (60, 2)
     """
     with needed("umap_layout", "peers"):
         from umap.umap_ import find_ab_params, simplicial_set_embedding

@@ -257,17 +257,34 @@ def blend_weights(
 
     Parameters
     ----------
-    neighbors : Neighbors that carry the distances among them
+    neighbors : Neighbors
+        Of n nodes, with the distances within neighbourhoods, as ``asbc.neighbors.types.with_pairs`` adds them.
     dimension : (n,) array
         Local intrinsic dimension, for the Gaussian half.
     choice : BandwidthChoice
-        For the NNK half.
-    k_min, fitted
-        See :func:`row_weights`.
+        The bandwidths of the NNK half.
+    k_min : int, default=6
+        The least number of neighbours per node that NNK keeps; see :func:`nnk_weights`.
+    fitted : BandwidthChoice or None, default=None
+        The choice on the rows of X, where `neighbors` and `choice` belong to queries.
 
     Returns
     -------
-    (n, k) array, rows normalised
+    (n, k) array
+        Rows sum to 1.
+
+    See Also
+    --------
+    GraphBuilder : with ``weights="blend"`` it does all the steps.
+    nnk_weights, gaussian_weights : the two halves.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> builder = asbc.GraphBuilder(weights="blend", k_cand=10).fit(X)
+    >>> builder.weights_.shape, bool(np.allclose(builder.weights_.sum(axis=1), 1))
+    ((60, 10), True)
     """
     kernel = row_weights("nnk", None, neighbors, choice, k_min=k_min, fitted=fitted)
     sigma, _ = Perplexity().sigma(neighbors, dimension)

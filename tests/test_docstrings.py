@@ -33,7 +33,14 @@ ROOMS = (
     "weights",
 )
 # Examples that need a library beyond the core; without it they are skipped.
-NEEDS = {"to_pyg": "torch_geometric", "to_networkx": "networkx", "write_parquet": "pyarrow"}
+NEEDS = {
+    "to_anndata": "anndata",
+    "to_igraph": "igraph",
+    "umap_layout": "umap",
+    "to_pyg": "torch_geometric",
+    "to_networkx": "networkx",
+    "write_parquet": "pyarrow",
+}
 
 
 def modules():
@@ -153,7 +160,7 @@ def test_public_names_are_found():
         "asbc.load_rows",
         "asbc.GraphBuilder.fit",
         "asbc.Neighbors.head",
-        "asbc.build.build_graph",
+        "asbc.build_graph",
         "asbc.export.write_npz",
         "asbc.learn.propagation.propagate",
         "asbc.learn.vote.loo_accuracy",

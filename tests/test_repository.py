@@ -56,6 +56,7 @@ DISTRIBUTIONS = {
     "hydra_plugins": "hydra-joblib-launcher",
     "sklearn": "scikit-learn",
     "torch_geometric": "torch-geometric",
+    "umap": "umap-learn",
     "wandb_workspaces": "wandb-workspaces",
 }
 

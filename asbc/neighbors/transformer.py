@@ -29,13 +29,16 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows to unit length first; distances are then euclidean ones between unit vectors.
     search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
+        How neighbours are found; see :func:`asbc.search_neighbors`.
     recall : float, default=0.98
-    search_options : mapping, optional
-        See :func:`asbc.search_neighbors`.
+        The share of the neighbours that approximate search is to find.
+    search_options : mapping or None, default=None
+        Options of the search by name.
 
     Attributes
     ----------
-    neighbors_ : Neighbors of the rows of X
+    neighbors_ : Neighbors
+        The neighbours of the fitted rows.
 
     See Also
     --------

@@ -140,12 +140,17 @@ class Neighbors:
         include_self : bool, default=False
             Whether each node stands first in its own row, at distance 0. scikit-learn's estimators with
             ``metric="precomputed"`` want it so; cleanlab's ``knn_graph`` wants it without; scanpy takes both.
-        n_columns : int, optional
-            Rows of X, where the nodes are queries; by default as many as there are nodes.
+        n_columns : int or None, default=None
+            Rows of X, where the nodes are queries; None takes as many as there are nodes.
 
         Returns
         -------
-        (n, n_columns) CSR array of float64
+        (n, n_columns) scipy.sparse.csr_array
+            Distances as float64.
+
+        See Also
+        --------
+        NeighborsTransformer : the same matrix inside a scikit-learn pipeline.
 
         Examples
         --------

@@ -13,11 +13,11 @@ def test_a_missing_library_is_named(X, monkeypatch, search, library):
 
     def without(name, *rest):
         if name == library:
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=rf"needs {library}: pip install 'asbc\[scale\]'"):
+    with pytest.raises(ImportError, match=rf'needs {library}: pip install "asbc\[scale\]"'):
         search_neighbors(X, 12, search=search)
 
 
