@@ -15,6 +15,11 @@ from asbc.bandwidth import (
 )
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
+from asbc.learn.classifier import GraphClassifier
+from asbc.learn.duplicates import Duplicates, find_duplicates
+from asbc.learn.issues import LabelIssues, find_label_issues
+from asbc.learn.neighbor_vote import NeighborVote
+from asbc.learn.points import UnreachedWarning
 from asbc.neighbors import LowRecallWarning, Neighbors, search_neighbors
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows
 from asbc.validation import normalize
@@ -36,17 +41,24 @@ __all__ = [
     "DensityNormalized",
     "Dimension",
     "DimensionMatching",
+    "Duplicates",
     "EmptyRowWarning",
     "Fixed",
     "GraphBuilder",
+    "GraphClassifier",
+    "LabelIssues",
     "LogLog",
     "LowRecallWarning",
+    "NeighborVote",
     "Neighbors",
     "Perplexity",
     "SelfTuning",
     "SpectralBandwidth",
+    "UnreachedWarning",
     "dim_mst",
     "effective_rank",
+    "find_duplicates",
+    "find_label_issues",
     "gaussian_weights",
     "levina_bickel",
     "load_graph",
