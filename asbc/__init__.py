@@ -16,6 +16,7 @@ from asbc.bandwidth import (
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import GraphBuilder, to_graph
 from asbc.learn.classifier import GraphClassifier
+from asbc.learn.describe import Description, describe
 from asbc.learn.duplicates import Duplicates, find_duplicates
 from asbc.learn.issues import LabelIssues, find_label_issues
 from asbc.learn.neighbor_vote import NeighborVote
@@ -39,6 +40,7 @@ __all__ = [
     "BandwidthChoice",
     "ConstantNeighborhoodWarning",
     "DensityNormalized",
+    "Description",
     "Dimension",
     "DimensionMatching",
     "Duplicates",
@@ -55,6 +57,7 @@ __all__ = [
     "SelfTuning",
     "SpectralBandwidth",
     "UnreachedWarning",
+    "describe",
     "dim_mst",
     "effective_rank",
     "find_duplicates",

@@ -185,6 +185,12 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         rows = self._solve(self._X, neighbors, fitted=self.bandwidth_)
         return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self._X))
 
+    @property
+    def vectors_(self) -> Floats:
+        """The vectors (n, d) that the graph was built on; of unit length for ``metric="cosine"``."""
+        check_is_fitted(self)
+        return self._X
+
     def _solve(self, X, neighbors, fitted=None) -> Rows:
         """Dimension, bandwidth and weights of nodes; of queries, if what was fitted on X is given."""
         if self.weights == "uniform":

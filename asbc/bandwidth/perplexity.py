@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import Bandwidth, check_dimension, fill_constant, report_at
+from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, check_dimension, fill_constant, report_at
 from asbc.kernels.perplexity import match_neighbors
 from asbc.neighbors.types import kth_distance
-from asbc.validation import positive_number
+from asbc.validation import positive_number, true_or_false
 
 
 class Perplexity(Bandwidth):
@@ -15,10 +15,18 @@ class Perplexity(Bandwidth):
 
     The effective number of neighbours is ``exp`` of the entropy of the node's normalised weights; it is capped at
     0.9 k, and rises with the bandwidth, so bisection finds it.
+
+    Parameters
+    ----------
+    beta : float, default=2.0
+    report : bool, default=True
+        Whether to work out effective rank, slope and objective at the bandwidths, which takes longer than finding them.
+        Without it they are NaN.
     """
 
-    def __init__(self, beta: float = 2.0):
+    def __init__(self, beta: float = 2.0, report: bool = True):
         self.beta = beta
+        self.report = report
 
     @property
     def local(self):
@@ -36,4 +44,8 @@ class Perplexity(Bandwidth):
         high = np.where(constant, 1.0, 100.0 * kth_distance(neighbors, neighbors.k))
         sigma = match_neighbors(neighbors.distances**2, target, low, high)
         at_edge = (sigma <= low * (1 + 1e-9)) | (sigma >= high * (1 - 1e-9))
-        return report_at(X, neighbors, fill_constant(sigma, constant), dimension, at_edge)
+        sigma = fill_constant(sigma, constant)
+        if true_or_false(self.report, "report"):
+            return report_at(X, neighbors, sigma, dimension, at_edge)
+        unknown = np.full(neighbors.n, np.nan)
+        return BandwidthChoice(sigma, unknown, unknown, unknown, at_edge)

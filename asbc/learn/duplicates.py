@@ -149,7 +149,7 @@ def default_threshold(neighbors: Neighbors, weights: NDArray[np.float64]) -> flo
 
 
 def _check_threshold(threshold: Any) -> float:
-    if not isinstance(threshold, Real) or isinstance(threshold, bool) or not 0 <= threshold < 1:
+    if not isinstance(threshold, Real) or isinstance(threshold, bool) or not 0 <= float(threshold) < 1:
         raise ValueError(
             f"threshold must be a number from 0 to below 1, a share of the distance to the k-th neighbour; "
             f"got {threshold!r}."
@@ -168,9 +168,7 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
         nodes = np.arange(block.nodes.start, block.nodes.stop)[:, None]
         smaller = np.minimum(scale[nodes], scale[block.indices])
         # Exact copies need no scale; a node whose whole list consists of them has none.
-        ratio = np.divide(
-            block.distances, smaller, out=np.where(block.distances > 0, np.inf, 0.0), where=(smaller > 0)
-        )
+        ratio = np.divide(block.distances, smaller, out=np.where(block.distances > 0, np.inf, 0.0), where=(smaller > 0))
         near = ratio <= threshold
         row, column = np.nonzero(near)
         this, that = nodes[row, 0], block.indices[row, column]

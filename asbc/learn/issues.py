@@ -132,7 +132,7 @@ def find_label_issues(source: Source, labels: ArrayLike) -> LabelIssues:
     labelled = codes >= 0
     # Rounding may carry a sum of weights past 1 by a bit.
     quality = np.where(labelled, np.clip((1.0 - margin) / 2.0, 0.0, 1.0), np.nan)
-    nodes = np.flatnonzero(labelled)
-    order = nodes[np.argsort(quality[nodes], kind="stable")]
+    judged = np.flatnonzero(labelled)
+    order = judged[np.argsort(quality[judged], kind="stable")]
     suggested = decode_partial(np.where(winner < 0, codes, winner), classes)
     return LabelIssues(quality, suggested, share, order, decode_partial(codes, classes))

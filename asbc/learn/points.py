@@ -59,7 +59,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None; one label per node is "
                 "wanted, -1 or None where it is not known."
             )
-        codes, self.classes_ = encode_partial(_one_column(y), n, name="y")  # type: ignore[arg-type]
+        codes, self.classes_ = encode_partial(_one_column(y), n, name="y")
         counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         return codes
@@ -118,7 +118,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator):
         float
         """
         check_is_fitted(self, "classes_")
-        codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")  # type: ignore[arg-type]
+        codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")
         unknown = [value for value in classes if value not in self.classes_]
         if unknown:
             listed = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")

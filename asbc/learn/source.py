@@ -59,8 +59,7 @@ def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
         neighbors, weights = load_rows(source)
     else:
         raise TypeError(
-            "source must be a fitted asbc.GraphBuilder or the path of a graph folder; "
-            f"got {type(source).__name__}."
+            f"source must be a fitted asbc.GraphBuilder or the path of a graph folder; got {type(source).__name__}."
         )
     if neighbors.indices.shape != weights.shape or neighbors.indices.shape != neighbors.distances.shape:
         raise ValueError(
@@ -70,9 +69,7 @@ def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
     return neighbors, weights
 
 
-def row_blocks(
-    neighbors: Neighbors, weights: NDArray[np.float64], block: int = BLOCK_NODES
-) -> Iterator[Block]:
+def row_blocks(neighbors: Neighbors, weights: NDArray[np.float64], block: int = BLOCK_NODES) -> Iterator[Block]:
     """The rows of all nodes, `block` nodes at a time. Only one block is held in memory; each is checked.
 
     Raises
