@@ -267,7 +267,8 @@ def wilson_interval(right: int, of: int, z: float = 1.959963984540054) -> tuple[
     share = right / of
     center = (share + z * z / (2 * of)) / (1 + z * z / of)
     half = z * np.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    return float(max(0.0, center - half)), float(min(1.0, center + half))
+    # The share itself is always inside, whatever rounding says where all or none are right.
+    return float(max(0.0, min(share, center - half))), float(min(1.0, max(share, center + half)))
 
 
 def _local_dimension(source: Any, levina: NDArray[np.float64]) -> NDArray[np.float64]:
