@@ -16,6 +16,12 @@ from asbc.bandwidth import (
 from asbc.builder import GraphBuilder
 from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
 from asbc.graph import to_graph
+from asbc.learn.classifier import GraphClassifier
+from asbc.learn.describe import Description, describe
+from asbc.learn.duplicates import Duplicates, find_duplicates
+from asbc.learn.issues import LabelIssues, find_label_issues
+from asbc.learn.neighbor_vote import NeighborVote
+from asbc.learn.points import UnreachedWarning
 from asbc.neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from asbc.outofcore.driver import build_graph
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows
@@ -37,13 +43,18 @@ __all__ = [
     "BandwidthChoice",
     "ConstantNeighborhoodWarning",
     "DensityNormalized",
+    "Description",
     "Dimension",
     "DimensionMatching",
+    "Duplicates",
     "EmptyRowWarning",
     "Fixed",
     "GraphBuilder",
+    "GraphClassifier",
+    "LabelIssues",
     "LogLog",
     "LowRecallWarning",
+    "NeighborVote",
     "Neighbors",
     "NeighborsTransformer",
     "Perplexity",
@@ -52,8 +63,12 @@ __all__ = [
     "__version__",
     "blend_weights",
     "build_graph",
+    "UnreachedWarning",
+    "describe",
     "dim_mst",
     "effective_rank",
+    "find_duplicates",
+    "find_label_issues",
     "gaussian_weights",
     "levina_bickel",
     "load_graph",

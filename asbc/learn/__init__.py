@@ -1,1 +1,18 @@
-"""What a graph tells about labels: the vote of a node's neighbours, and the propagation of a few labels."""
+"""What a graph tells: votes, propagation, doubtful labels, duplicates, and a probe for training.
+
+:class:`GraphProbe` needs Lightning, so it is imported only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["GraphProbe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GraphProbe":
+        from asbc.learn.probe import GraphProbe
+
+        return GraphProbe
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,93 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
     shown = np.zeros(len(codes), dtype=bool)
     shown[grouped[rank < per_class]] = True
     return shown
+
+
+def encode_partial(
+    labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Number the classes from 0 where some nodes may have no label.
+
+    A node is unlabelled if its label is -1 (a number, not the string "-1"), None, NaN or an empty string.
+
+    Parameters
+    ----------
+    labels : (n,) sequence of integers, strings or booleans, unlabelled ones among them
+    n : int, optional
+        How many nodes there are, to check against.
+    name : str, default="labels"
+        What error messages call the argument.
+
+    Returns
+    -------
+    codes : (n,) int64
+        Class number of each node, -1 where it is unlabelled.
+    classes : (c,) array
+        The label that each class number stands for, sorted; at least one.
+    """
+    if labels is None:
+        raise ValueError(f"{name} is None; one label per node is wanted, -1 or None where it is not known.")
+    # A list is read as objects first: NumPy would turn None and NaN among strings into "None" and "nan".
+    array = np.array(labels, dtype=object) if isinstance(labels, list | tuple) else np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
+    if n is not None and len(array) != n:
+        raise ValueError(f"{name} must have one entry per node: {n} wanted, got {len(array)}.")
+    unlabelled = _unlabelled(array)
+    if unlabelled.all():
+        raise ValueError(f"{name} must have at least one label; all {len(array)} entries are unlabelled.")
+    known = array[~unlabelled]
+    if known.dtype == object:
+        kinds = {_kind(value) for value in known}
+        if len(kinds) > 1:
+            raise ValueError(f"{name} must be of one kind; got {' and '.join(sorted(kinds))}.")
+        known = np.array(known.tolist())
+    try:
+        numbers, classes = encode_labels(known)
+    except ValueError as error:
+        raise ValueError(str(error).replace("labels", name, 1) + ".") from None
+    codes = np.full(len(array), -1, dtype=np.int64)
+    codes[~unlabelled] = numbers
+    return codes, classes
+
+
+def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels by class number; where that is -1, what marks a node as unlabelled: -1, "" or, for booleans, None."""
+    decoded = classes[np.maximum(codes, 0)]
+    missing = codes < 0
+    if missing.any():
+        if classes.dtype.kind == "u":
+            decoded = decoded.astype(np.int64)
+        elif classes.dtype.kind == "b":
+            decoded = decoded.astype(object)
+        marker = {"U": "", "S": b"", "b": None}.get(classes.dtype.kind, -1)
+        decoded[missing] = marker
+    return decoded
+
+
+def _unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
+    if array.dtype.kind in "US":
+        return np.char.str_len(array) == 0
+    if array.dtype.kind == "f":
+        return np.isnan(array) | (array == -1)
+    if array.dtype.kind == "i":
+        return array == -1
+    if array.dtype.kind != "O":
+        return np.zeros(len(array), dtype=bool)
+    return np.fromiter((_is_missing(value) for value in array), dtype=bool, count=len(array))
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # the last two are what pandas puts there
+        return True
+    if isinstance(value, str):
+        return value == ""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and bool(value != value or value == -1)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "strings"
+    if isinstance(value, bool | np.bool_):
+        return "booleans"
+    return "numbers" if isinstance(value, Real) else f"objects of type {type(value).__name__}"

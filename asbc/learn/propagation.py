@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, propagate_strips
 from asbc.learn.labels import encode_labels
+
+STRIP_BYTES = 256 * 2**20  # of the scores that are iterated together, if one strip per thread does not take more
 
 
 @dataclass(frozen=True)
@@ -162,15 +165,23 @@ def propagate(
         raise ValueError(f"max_rounds must be at least 1; got {max_rounds}")
     c = int(codes.max()) + 1 if n_classes is None else n_classes
     P = transition(graph, shown)
-    strips = -(-c // CLASSES_PER_STRIP)
-    source = np.zeros((strips, n, CLASSES_PER_STRIP))
     seen = np.flatnonzero(shown)
-    source[codes[seen] // CLASSES_PER_STRIP, seen, codes[seen] % CLASSES_PER_STRIP] = 1.0 - alpha
     bound = max(1.0, alpha / (1.0 - alpha))
-    limits, rounds, change = propagate_strips(P.indptr, P.indices, P.data, alpha, source, max_rounds, tol / bound)
-    scores = np.ascontiguousarray(limits.transpose(1, 0, 2).reshape(n, strips * CLASSES_PER_STRIP)[:, :c])
+    scores = np.empty((n, c))
+    most, converged = 0, True
+    # Classes do not mix, so some strips of them are worked on at a time: beyond the scores, memory does not go with c.
+    together = CLASSES_PER_STRIP * max(numba.get_num_threads(), STRIP_BYTES // (n * CLASSES_PER_STRIP * 8))
+    for low in range(0, c, together):
+        high = min(low + together, c)
+        strips = -(-(high - low) // CLASSES_PER_STRIP)
+        source = np.zeros((strips, n, CLASSES_PER_STRIP))
+        mine = seen[(codes[seen] >= low) & (codes[seen] < high)]
+        source[(codes[mine] - low) // CLASSES_PER_STRIP, mine, (codes[mine] - low) % CLASSES_PER_STRIP] = 1.0 - alpha
+        limits, rounds, change = propagate_strips(P.indptr, P.indices, P.data, alpha, source, max_rounds, tol / bound)
+        scores[:, low:high] = limits.transpose(1, 0, 2).reshape(n, strips * CLASSES_PER_STRIP)[:, : high - low]
+        most, converged = max(most, int(rounds.max())), converged and bool((change < tol / bound).all())
     predicted = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
-    return Propagation(scores, predicted, int(rounds.max()), bool((change < tol / bound).all()))
+    return Propagation(scores, predicted, most, converged)
 
 
 def propagation_hits(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from asbc.kernels.vote import vote
+from asbc.kernels.vote import TIE, vote
 from asbc.learn.labels import encode_labels
 
 
@@ -123,3 +124,42 @@ def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike
     1.0
     """
     return float(loo_hits(indices, weights, labels).mean())
+
+
+def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:
+    """Class that the weighted vote of each node's neighbours in a graph gives; its own label is never used.
+
+    Unlike :func:`loo_predict` it takes the symmetrised graph, in which a node hears also those that have it among their
+    own neighbours.
+
+    Parameters
+    ----------
+    graph : (n, n) CSR array without self loops, entries 0 or more
+    codes : (n,) int
+        Class numbers from 0; -1 for a node that does not vote.
+    block : int, default=65536
+        Nodes at a time; bounds the memory.
+
+    Returns
+    -------
+    predicted : (n,) int64
+        Class number; -1 where nobody votes. A tie goes to the smaller class number: a graph does not keep who is
+        nearest.
+    """
+    n = graph.shape[0]
+    if graph.shape != (n, n) or codes.shape != (n,):
+        raise ValueError(f"graph must be square with one entry of codes per node; got {graph.shape} and {codes.shape}.")
+    voters = np.flatnonzero(codes >= 0)
+    ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))
+    out = np.full(n, -1, dtype=np.int64)
+    for start in range(0, n, block):
+        votes = sparse.csr_array(graph[start : start + block] @ ballots)
+        votes.eliminate_zeros()
+        filled = np.flatnonzero(np.diff(votes.indptr))
+        if not len(filled):
+            continue
+        starts = votes.indptr[filled]
+        most = np.repeat(np.maximum.reduceat(votes.data, starts), np.diff(votes.indptr)[filled])
+        leading = np.where(votes.data >= most * (1.0 - TIE), votes.indices, np.iinfo(votes.indices.dtype).max)
+        out[start + filled] = np.minimum.reduceat(leading, starts)
+    return out

@@ -1,0 +1,138 @@
+"""Which labels are doubtful, and what they should rather be?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asbc.kernels.margins import class_weights
+from asbc.learn.labels import decode_partial, encode_partial
+from asbc.learn.source import Source, open_rows, row_blocks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class LabelIssues:
+    """What the neighbours of each node say of its label; :func:`find_label_issues` gives it.
+
+    Attributes
+    ----------
+    quality : (n,) float64
+        From 0, where all neighbours say another class, over 0.5, where they cannot tell, to 1, where all agree with
+        the label. NaN where a node is unlabelled.
+    suggested : (n,) array
+        The class with the largest weight among the neighbours, as the caller wrote it. It is the given label where
+        no neighbour votes, and marks the node as unlabelled (-1, "" or None) where there is no such label either.
+    weight : (n,) float64
+        The share of the row's weight that the suggested class has.
+    order : (m,) int64
+        The labelled nodes from the most doubtful on.
+    given : (n,) array
+        The labels as they came, as far as they name a class; -1, "" or None where the node is unlabelled.
+
+    See Also
+    --------
+    find_label_issues : looks for them.
+    """
+
+    quality: NDArray[np.float64]
+    suggested: NDArray[Any]
+    weight: NDArray[np.float64]
+    order: NDArray[np.int64]
+    given: NDArray[Any] = field(repr=False)
+
+    @property
+    def doubtful(self) -> NDArray[np.bool_]:
+        """(n,) bool: labelled nodes for which another class weighs more than their own."""
+        return self.quality < 0.5  # False where it is NaN
+
+    def to_frame(self) -> pd.DataFrame:
+        """A DataFrame of all nodes, from the most doubtful on and the unlabelled ones last.
+
+        Returns
+        -------
+        DataFrame with the node's number as its index and the columns given, suggested, quality and weight
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install 'asbc[experiments]'.") from error
+        nodes = np.concatenate([self.order, np.flatnonzero(np.isnan(self.quality))])
+        columns = {"given": self.given, "suggested": self.suggested, "quality": self.quality, "weight": self.weight}
+        return pd.DataFrame(
+            {name: values[nodes] for name, values in columns.items()}, index=pd.Index(nodes, name="node")
+        )
+
+    def __repr__(self) -> str:
+        n, labelled = len(self.quality), len(self.order)
+        lines = [
+            f"LabelIssues: {int(self.doubtful.sum()):,} of {labelled:,} labels are doubtful"
+            + (f" ({n - labelled:,} more nodes are unlabelled)" if labelled < n else "")
+        ]
+        lines += [
+            f"  node {i}: {self.given[i]!s} -> {self.suggested[i]!s}, "
+            f"quality {self.quality[i]:.3f}, weight {self.weight[i]:.3f}"
+            for i in self.order[: min(5, int(self.doubtful.sum()))]
+        ]
+        return "\n".join(lines)
+
+
+def find_label_issues(source: Source, labels: ArrayLike) -> LabelIssues:
+    """Find the labels that a node's neighbours contradict.
+
+    The weights of a node's row are added up per class. The *margin* is the largest weight of another class minus the
+    weight of the node's own class; since a row sums to 1 it lies between -1 and 1, and ``quality = (1 - margin) / 2``.
+    Unlabelled neighbours keep their weight and give it to no class, so that a margin made of little labelled weight
+    says little. The node's own label is never asked for its own vote.
+
+    Rows that average NNK and Gaussian weights find most: fit the builder with ``weights="blend"``.
+
+    Parameters
+    ----------
+    source : fitted GraphBuilder, or path of a graph folder
+        A folder is read block by block, so that memory beyond the result does not grow with the number of nodes.
+    labels : (n,) array-like of integers, strings or booleans
+        The labels to be judged; -1, None, NaN or "" where a node is unlabelled. Such a node does not vote and gets a
+        suggestion, and no quality.
+
+    Returns
+    -------
+    LabelIssues
+
+    See Also
+    --------
+    describe : says how well labels and neighbours agree on the whole.
+    NeighborVote : predicts labels by the same votes.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(8, 1, (50, 2))])
+    >>> labels = np.repeat(["cat", "dog"], 50)
+    >>> labels[7] = "dog"
+    >>> issues = asbc.find_label_issues(asbc.GraphBuilder().fit(X), labels)
+    >>> issues
+    LabelIssues: 1 of 100 labels are doubtful
+      node 7: dog -> cat, quality 0.000, weight 1.000
+    """
+    neighbors, weights = open_rows(source)
+    codes, classes = encode_partial(labels, neighbors.n)  # type: ignore[arg-type]
+    margin, share = np.empty(neighbors.n), np.empty(neighbors.n)
+    winner = np.empty(neighbors.n, dtype=np.int64)
+    for block in row_blocks(neighbors, weights):
+        nodes = block.nodes
+        mine, other, winner[nodes], share[nodes] = class_weights(block.indices, block.weights, codes, codes[nodes])
+        margin[nodes] = other - mine
+    labelled = codes >= 0
+    # Rounding may carry a sum of weights past 1 by a bit.
+    quality = np.where(labelled, np.clip((1.0 - margin) / 2.0, 0.0, 1.0), np.nan)
+    judged = np.flatnonzero(labelled)
+    order = judged[np.argsort(quality[judged], kind="stable")]
+    suggested = decode_partial(np.where(winner < 0, codes, winner), classes)
+    return LabelIssues(quality, suggested, share, order, decode_partial(codes, classes))

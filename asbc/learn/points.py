@@ -1,0 +1,147 @@
+"""From labelled nodes to the class of any point: what :class:`GraphClassifier` and :class:`NeighborVote` share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from asbc.builder import GraphBuilder
+from asbc.learn.labels import encode_partial
+from asbc.validation import as_vectors
+
+SMALLEST_K = 8  # candidates that a builder asks for at least
+
+
+class UnreachedWarning(UserWarning):
+    """Some points have no neighbour that knows anything of the classes."""
+
+
+class PointClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that knows something of the classes at every fitted node, and asks the nodes near a new point.
+
+    A subclass sets `classes_`, `class_prior_` and, unless new points cannot be asked about, `builder_`; and it says
+    what the nodes know, in :meth:`evidence`.
+    """
+
+    builder: GraphBuilder | None
+    builder_: GraphBuilder
+    classes_: NDArray[Any]
+    class_prior_: NDArray[np.float64]
+
+    def default_builder(self) -> GraphBuilder:
+        """The builder that takes the place of None."""
+        raise NotImplementedError
+
+    def evidence(self) -> Any:
+        """(n, c) array or sparse array: how much each fitted node speaks for each class."""
+        raise NotImplementedError
+
+    def fit_builder(self, vectors: NDArray[np.floating]) -> GraphBuilder:
+        """Fit a copy of `builder` to checked vectors; the default one takes fewer candidates if nodes are few."""
+        if self.builder is not None and not isinstance(self.builder, GraphBuilder):
+            raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(self.builder).__name__}.")
+        builder = self.default_builder() if self.builder is None else clone(self.builder)
+        if self.builder is None:
+            builder.set_params(k_cand=max(SMALLEST_K, min(int(builder.k_cand), len(vectors) - 1)))
+        return builder.fit(vectors)
+
+    def encode(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
+        """Class numbers of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; one label per node is "
+                "wanted, -1 or None where it is not known."
+            )
+        codes, self.classes_ = encode_partial(_one_column(y), n, name="y")
+        counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+        return codes
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How likely each class is for new points.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+
+        Returns
+        -------
+        (m, c) float64, rows summing to 1, columns as in `classes_`. Where no label is in reach it is the share of
+        each class among the labelled nodes, with an :class:`UnreachedWarning`.
+        """
+        check_is_fitted(self, "classes_")
+        if not hasattr(self, "builder_"):
+            raise ValueError(
+                f"X cannot be placed: this {type(self).__name__} was fitted on a finished graph, which says nothing "
+                "of new points. Fit it on vectors, with builder= in place of graph=."
+            )
+        rows = self.builder_.transform(self.check_vectors(X, reset=False))
+        scores = rows @ self.evidence()
+        scores = scores.toarray() if sparse.issparse(scores) else scores
+        total = scores.sum(axis=1, keepdims=True)
+        lost = total[:, 0] <= 0
+        if lost.any():
+            warnings.warn(
+                f"{int(lost.sum())} of {len(lost)} points have no label in reach; they are given the shares of the "
+                "classes among the labelled nodes.",
+                UnreachedWarning,
+                stacklevel=2,
+            )
+        scores = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0)
+        scores[lost] = self.class_prior_
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The likeliest class of new points, (m,); of equally likely ones, the first in `classes_`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Share of points that are classified rightly; unlabelled ones do not count.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+        y : (m,) array-like
+            A class that was never seen in fit is an error: no prediction could be right.
+        sample_weight : (m,) array-like, optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "classes_")
+        codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")
+        unknown = [value for value in classes if value not in self.classes_]
+        if unknown:
+            listed = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+            raise ValueError(
+                f"y holds {len(unknown)} class(es) that fit never saw: {listed}; labels among the "
+                f"{len(self.classes_)} in classes_ are wanted."
+            )
+        known = codes >= 0
+        hits = self.predict(X)[known] == classes[codes[known]]
+        return float(np.average(hits, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+
+    def check_vectors(self, X: ArrayLike | None, *, reset: bool) -> NDArray[np.floating]:
+        """X as scikit-learn checks it, and with `reset` its number and names of features remembered."""
+        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
+            as_vectors(X)  # says more than scikit-learn would
+        return validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+
+
+def _one_column(y: Any) -> Any:
+    """Labels as scikit-learn asks for them: a single column is taken with a warning, numbers must be classes."""
+    if isinstance(y, list | tuple):
+        return y
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind in "fc" and not np.isnan(y).any():
+        check_classification_targets(y)
+    return y

@@ -1,0 +1,204 @@
+"""How good are the features by now? A Lightning callback that asks the neighbourhood graph while an encoder trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+try:
+    import torch
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from torch import Tensor
+    from torch.utils.data import DataLoader, IterableDataset, Subset
+except ImportError as error:
+    raise ImportError("GraphProbe needs Lightning: pip install 'asbc[embed]'.") from error
+
+from asbc.builder import GraphBuilder
+from asbc.dimension import levina_bickel
+from asbc.learn.spread import global_rank
+from asbc.learn.vote import loo_predict
+from asbc.validation import whole_number
+
+FEWEST = 9  # rows that have eight neighbours each
+
+Embed = Callable[[LightningModule, Any], Any]
+
+
+class GraphProbe(Callback):
+    """Embed a validation loader every few epochs, and log what its neighbourhood graph says of the features.
+
+    Logged are ``{name}/loo``, the share of labels that the neighbours' vote gets right (there is no temperature and no
+    head to tune); ``{name}/dimension``, the median local dimension; and ``{name}/effective_rank``, how many directions
+    the features use on the whole, which falls when they collapse. They go through ``module.log``, so that every logger,
+    early stopping and checkpoints can use them.
+
+    On several devices each one embeds its share of the data, and the shares are put together in the order of the data
+    set: the figures are those of one device. Training goes on as if nothing had happened: modules are set to evaluation
+    and back one by one, nothing is recorded for gradients, and the random state is restored.
+
+    Parameters
+    ----------
+    loader : DataLoader, or another iterable of batches
+        The data set of a DataLoader is gone through once, in its own order. Any other iterable must give the same
+        batches in every process.
+    every_n_epochs : int, default=5
+        The figures are made after epochs 5, 10, and so on.
+    embed : callable, optional
+        ``embed(module, batch)`` gives features, (b, d) or with more axes, which are flattened; or features and labels.
+        By default a batch is a pair of inputs and labels, or inputs alone, and ``module.backbone(inputs)`` gives the
+        features, or ``module(inputs)`` if it has no backbone.
+    builder : GraphBuilder, optional
+        Default ``GraphBuilder(metric="cosine")``. It takes no more candidates than there are other rows.
+    name : str, default="probe"
+        What the names of the figures begin with.
+
+    See Also
+    --------
+    asbc.describe : says more, of features that are there already.
+
+    Examples
+    --------
+    >>> from asbc.learn import GraphProbe  # doctest: +SKIP
+    >>> trainer = lightning.Trainer(callbacks=[GraphProbe(loader, every_n_epochs=10)])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        *,
+        every_n_epochs: int = 5,
+        embed: Embed | None = None,
+        builder: GraphBuilder | None = None,
+        name: str = "probe",
+    ) -> None:
+        self.loader = loader
+        self.every_n_epochs = whole_number(every_n_epochs, "every_n_epochs", 1)
+        if embed is not None and not callable(embed):
+            raise TypeError(f"embed must be a function of a module and a batch; got {type(embed).__name__}.")
+        if builder is not None and not isinstance(builder, GraphBuilder):
+            raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(builder).__name__}.")
+        self.embed = embed
+        self.builder = builder
+        self.name = name
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if (trainer.current_epoch + 1) % self.every_n_epochs == 0:
+            pl_module.log_dict(self.measure(trainer, pl_module))
+
+    def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, float]:
+        """Embed the data and work out the figures, the same in every process."""
+        rank, world = trainer.global_rank, trainer.world_size
+        rows, features, labels = [], [], []
+        with _at_rest(module), torch.random.fork_rng(devices=[]), torch.no_grad():
+            for at, batch in _share(self.loader, rank, world):
+                batch = trainer.strategy.batch_to_device(batch, module.device)
+                with trainer.precision_plugin.forward_context():
+                    part, named = self._embed(module, batch)
+                rows.append(at + np.arange(len(part)) * (world if _is_indexed(self.loader) else 1))
+                features.append(part.detach().float().flatten(1))
+                if named is not None:
+                    labels.append(torch.as_tensor(named, device=part.device).reshape(-1))
+        parts = [torch.cat(features) if features else None, torch.cat(labels) if labels else None]
+        X, y, order = _gathered(trainer, module, parts, rows)
+        found: dict[str, float] = {}
+        if trainer.is_global_zero:
+            found = self._figures(X[order], None if y is None else y[order])
+        return trainer.strategy.broadcast(found, src=0)
+
+    def _embed(self, module: LightningModule, batch: Any) -> tuple[Tensor, Any]:
+        if self.embed is not None:
+            given = self.embed(module, batch)
+            return given if isinstance(given, tuple) else (given, None)
+        paired = isinstance(batch, list | tuple)
+        inputs = batch[0] if paired else batch
+        backbone = getattr(module, "backbone", None)
+        return (module if backbone is None else backbone)(inputs), batch[1] if paired and len(batch) > 1 else None
+
+    def _figures(self, X: NDArray[np.float32], y: NDArray[Any] | None) -> dict[str, float]:
+        names = [
+            f"{self.name}/{figure}" for figure in ("dimension", "effective_rank", *(["loo"] if y is not None else []))
+        ]
+        if len(X) < FEWEST:
+            raise ValueError(f"loader must give at least {FEWEST} rows; got {len(X)}.")
+        # Features that have died or blown up must not end the training: they are left out, and NaN if too few are left.
+        alive = np.isfinite(X).all(axis=1) & X.any(axis=1)
+        if alive.sum() < FEWEST:
+            return dict.fromkeys(names, float("nan"))
+        X = X[alive]
+        builder = GraphBuilder(metric="cosine") if self.builder is None else clone(self.builder)
+        builder.set_params(k_cand=max(FEWEST - 1, min(int(builder.k_cand), len(X) - 1)))
+        builder.fit(X)
+        local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
+        values = [float(np.median(local)), global_rank(X)]
+        if y is not None:
+            codes = np.unique(y[alive], return_inverse=True)[1].reshape(-1)
+            hits = loo_predict(builder.neighbors_.indices, builder.weights_, codes) == codes
+            values.append(float(np.sum(hits)) / len(alive))  # a row without features is not predicted
+        return dict(zip(names, values, strict=True))
+
+
+@contextmanager
+def _at_rest(module: LightningModule) -> Iterator[None]:
+    """All parts of a module in evaluation mode, and afterwards each as it was: some may be frozen, others not."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def _is_indexed(loader: Any) -> bool:
+    return isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
+
+
+def _share(loader: Any, rank: int, world: int) -> Iterator[tuple[int, Any]]:
+    """A process's share of the data, as the number of each batch's first row and the batch.
+
+    Of an indexed data set process r has rows r, r + world, ...; of other iterables, whole batches in turn, whose rows
+    are numbered so that they stand in the order of the batches.
+    """
+    if not _is_indexed(loader):
+        for number, batch in islice(enumerate(loader), rank, None, world):
+            yield number * 2**32, batch
+        return
+    mine = range(rank, len(loader.dataset), world)
+    size = loader.batch_size or 256
+    batches = DataLoader(
+        Subset(loader.dataset, mine),
+        batch_size=size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+    )
+    for number, batch in enumerate(batches):
+        yield rank + number * size * world, batch
+
+
+def _gathered(trainer: Trainer, module: LightningModule, parts, rows):
+    """Features, labels and the order of the rows, of all processes."""
+    mine = torch.as_tensor(np.concatenate(rows) if rows else np.empty(0, np.int64), device=module.device)
+    if trainer.world_size == 1:
+        shares = [(parts, mine)]
+    else:
+        # Shares may differ by a row, and one may be empty; as objects they need no common shape.
+        host = ([None if part is None else part.cpu() for part in parts], mine.cpu())
+        shares = [None] * trainer.world_size  # type: ignore[list-item]
+        torch.distributed.all_gather_object(shares, host)
+    features = [share[0][0] for share in shares if share[0][0] is not None]
+    if not features:
+        raise ValueError(f"loader gave no batch; GraphProbe needs at least {FEWEST} rows.")
+    labels = [share[0][1] for share in shares if share[0][1] is not None]
+    X = torch.cat(features).cpu().numpy()
+    y = torch.cat(labels).cpu().numpy() if labels else None
+    if y is not None and len(y) != len(X):
+        raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
+    order = np.argsort(torch.cat([share[1] for share in shares]).cpu().numpy(), kind="stable")
+    return X, y, order

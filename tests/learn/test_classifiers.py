@@ -1,0 +1,244 @@
+"""Both classifiers: what they compute, what scikit-learn asks of them, and what they refuse."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import LabelSpreading
+from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
+
+import asbc
+from asbc.learn.labels import reveal
+from asbc.learn.propagation import propagate
+from asbc.learn.vote import graph_vote, loo_predict
+from asbc.outofcore.driver import build_graph
+from asbc.outofcore.storage import GraphFileError
+
+CLASSIFIERS = [asbc.GraphClassifier(), asbc.GraphClassifier(calibrate=True), asbc.NeighborVote()]
+UNAVOIDABLE = {
+    "check_classifiers_classes": "its last step takes -1 for a class, except in estimators that scikit-learn itself "
+    "lists as semi-supervised; here it means unlabelled"
+}
+
+
+@parametrize_with_checks(CLASSIFIERS, expected_failed_checks=lambda estimator: UNAVOIDABLE)
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+def test_the_excused_check_passes_as_it_does_for_semi_supervised_estimators(classifier):
+    check_classifiers_classes("LabelSpreading", classifier)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:700], y[:700]
+
+
+@pytest.fixture(scope="module")
+def shown(digits):
+    return reveal(digits[1], 5, seed=0)
+
+
+def test_it_is_propagation_on_the_builder_s_graph(digits, shown):
+    X, y = digits
+    builder = asbc.GraphBuilder("gaussian", asbc.Perplexity(), k_cand=20)
+    model = asbc.GraphClassifier(builder, alpha=0.7).fit(X, np.where(shown, y, -1))
+    wanted = propagate(clone(builder).fit_transform(X), y, shown, alpha=0.7)
+    total = wanted.scores.sum(axis=1)
+    np.testing.assert_allclose(model.label_distributions_, wanted.scores / total[:, None], rtol=1e-12)
+    np.testing.assert_allclose(model.reach_, total)
+    np.testing.assert_array_equal(model.transduction_, wanted.predicted)
+    np.testing.assert_array_equal(model.transduction_[shown], y[shown])
+    assert not hasattr(builder, "graph_")  # a copy was fitted
+    assert model.n_rounds_ == wanted.rounds
+
+
+def test_new_points_hear_the_nodes_once(digits, shown):
+    X, y = digits
+    model = asbc.GraphClassifier().fit(X[:500], np.where(shown, y, -1)[:500])
+    rows = model.builder_.transform(X[500:])
+    scores = rows @ (model.label_distributions_ * model.reach_[:, None])
+    p = model.predict_proba(X[500:])
+    np.testing.assert_allclose(p, scores / scores.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.predict(X[500:]), model.classes_[p.argmax(axis=1)])
+    assert model.score(X[500:], y[500:]) > 0.85
+    hidden = np.where(np.arange(200) % 2, y[500:], -1)
+    assert model.score(X[500:], hidden) == model.score(X[501::2], y[501::2])
+
+
+def test_more_accurate_than_label_spreading_on_the_same_neighbours(digits):
+    X, y = digits
+    ahead = []
+    for trial in range(5):
+        shown = reveal(y, 3, seed=trial)
+        labels = np.where(shown, y, -1)
+        ours = asbc.GraphClassifier().fit(X, labels).transduction_
+        theirs = LabelSpreading(kernel="knn", n_neighbors=30).fit(X, labels).transduction_
+        ahead.append((ours == y)[~shown].mean() - (theirs == y)[~shown].mean())
+    assert np.mean(ahead) > 0.01 and min(ahead) > 0
+
+
+@pytest.mark.parametrize("names", [np.array([f"n{i}" for i in range(10)]), np.arange(10) + 5, np.arange(10.0)])
+@pytest.mark.parametrize("kind", [asbc.GraphClassifier, asbc.NeighborVote])
+def test_labels_of_any_kind(digits, shown, names, kind):
+    X, y = digits
+    plain = kind().fit(X, np.where(shown, y, -1)).predict(X[:50])
+    labels = names[y]
+    labels[~shown] = "" if names.dtype.kind == "U" else -1
+    np.testing.assert_array_equal(kind().fit(X, labels).predict(X[:50]), names[plain].astype(labels.dtype))
+    listed = [name if seen else None for name, seen in zip(names[y].tolist(), shown, strict=True)]
+    np.testing.assert_array_equal(kind().fit(X, listed).predict(X[:50]), names[plain])
+
+
+def test_calibrated_classes_have_the_mass_of_the_labels(digits):
+    X, y = digits
+    rng = np.random.default_rng(0)
+    keep = np.flatnonzero(rng.random(len(y)) < np.where(y < 5, 1.0, 0.3))  # classes of unequal size
+    X, y = X[keep], y[keep]
+    labels = np.where(rng.random(len(y)) < 0.15, y, -1)
+    model = asbc.GraphClassifier(calibrate=True).fit(X, labels)
+    plain = asbc.GraphClassifier().fit(X, labels)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1)
+
+    def gap(fitted):
+        mass = fitted.label_distributions_[labels < 0].mean(axis=0)
+        return np.abs(mass - fitted.class_prior_).sum()
+
+    assert gap(model) < 0.5 * gap(plain)
+    np.testing.assert_array_equal(model.transduction_[labels >= 0], labels[labels >= 0])
+    np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1)
+
+
+def test_a_graph_from_disk_or_in_memory(digits, shown, tmp_path):
+    X, y = digits
+    labels = np.where(shown, y, -1)
+    builder = asbc.GraphBuilder("gaussian", asbc.Perplexity())
+    np.save(tmp_path / "x.npy", X)
+    build_graph(tmp_path / "x.npy", tmp_path / "built", builder, search="exact", block=300)
+    wanted = asbc.GraphClassifier(builder).fit(X, labels)
+    for graph in (tmp_path / "built", str(tmp_path / "built"), wanted.builder_.graph_, wanted.builder_.graph_.tocoo()):
+        model = asbc.GraphClassifier(graph=graph).fit(None, labels)
+        np.testing.assert_array_equal(model.transduction_, wanted.transduction_)
+        np.testing.assert_allclose(model.label_distributions_, wanted.label_distributions_)
+        with pytest.raises(ValueError, match=r"X cannot be placed.*builder= in place of graph="):
+            model.predict(X)
+    with pytest.raises(ValueError, match="y must have one entry per node: 700 wanted, got 699"):
+        asbc.GraphClassifier(graph=tmp_path / "built").fit(None, labels[1:])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "plan.json").write_text("{}")
+    with pytest.raises(GraphFileError, match="not finished"):
+        asbc.GraphClassifier(graph=tmp_path / "other").fit(None, labels)
+
+
+def test_classes_are_worked_on_some_at_a_time_with_the_same_answer(digits, shown, monkeypatch):
+    X, y = digits
+    graph = asbc.GraphBuilder("uniform").fit_transform(X)
+    codes = np.arange(len(y)) % 41
+    wanted = propagate(graph, codes, shown, n_classes=41)
+    monkeypatch.setattr("asbc.learn.propagation.STRIP_BYTES", 1)
+    found = propagate(graph, codes, shown, n_classes=41)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    assert (found.rounds, found.converged) == (wanted.rounds, wanted.converged)
+
+
+def test_bad_graphs(digits):
+    ring = sparse.csr_array(np.roll(np.eye(6), 1, axis=1))
+    labels = [0, 1, -1, -1, -1, -1]
+    with pytest.raises(ValueError, match=r"graph must be square.*\(6, 5\)"):
+        asbc.GraphClassifier(graph=ring[:, :5]).fit(None, labels)
+    with pytest.raises(ValueError, match=r"no self loops; 6 node\(s\) have one, the first is node 0"):
+        asbc.GraphClassifier(graph=ring + sparse.eye_array(6)).fit(None, labels)
+    with pytest.raises(ValueError, match="0 or more"):
+        asbc.GraphClassifier(graph=-ring).fit(None, labels)
+    with pytest.raises(
+        TypeError, match="graph must be the path of a graph folder or a scipy sparse matrix; got ndarray"
+    ):
+        asbc.GraphClassifier(graph=ring.toarray()).fit(None, labels)
+    with pytest.raises(ValueError, match="builder and graph were both given"):
+        asbc.GraphClassifier(asbc.GraphBuilder(), graph=ring).fit(None, labels)
+
+
+def test_unreached_nodes_stay_unlabelled_and_are_told():
+    pieces = sparse.csr_array(([1.0, 1.0, 1.0, 1.0], ([0, 1, 2, 3], [1, 0, 3, 2])), shape=(4, 4))
+    with pytest.warns(asbc.UnreachedWarning, match="2 of 4 nodes are reached by no label"):
+        model = asbc.GraphClassifier(graph=pieces).fit(None, ["a", "", "", ""])
+    assert model.transduction_.tolist() == ["a", "a", "", ""]
+    assert (model.label_distributions_[2:] == 0).all()
+
+
+@pytest.mark.parametrize("kind", [asbc.GraphClassifier, asbc.NeighborVote])
+def test_points_out_of_reach_get_the_shares_of_the_classes(kind):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 1, (40, 3)), rng.normal(1000, 1, (40, 3))])
+    y = np.full(80, -1)
+    y[:3] = 0, 1, 1
+    model = kind(asbc.GraphBuilder(k_cand=10))
+    if kind is asbc.GraphClassifier:
+        with pytest.warns(asbc.UnreachedWarning, match="40 of 80 nodes"):
+            model.fit(X, y)
+    else:
+        model.fit(X, y)
+        assert (model.loo_predictions_[40:] == -1).all()
+    with pytest.warns(asbc.UnreachedWarning, match="1 of 1 points have no label in reach"):
+        p = model.predict_proba([[1000.0, 1000.0, 1000.0]])
+    np.testing.assert_allclose(p, [[1 / 3, 2 / 3]])
+
+
+def test_rounds_that_run_out_are_told(digits, shown):
+    with pytest.warns(ConvergenceWarning, match="max_rounds=3 were not enough"):
+        asbc.GraphClassifier(max_rounds=3).fit(digits[0], np.where(shown, digits[1], -1))
+
+
+def test_the_vote_is_the_leave_one_out_vote(digits):
+    X, y = digits
+    model = asbc.NeighborVote().fit(X, y)
+    rows = asbc.GraphBuilder().fit(X)
+    predicted = loo_predict(rows.neighbors_.indices, rows.weights_, y)
+    np.testing.assert_array_equal(model.loo_predictions_, predicted)
+    assert model.loo_score_ == (predicted == y).mean() > 0.9
+    assert cross_val_score(make_pipeline(StandardScaler(), asbc.NeighborVote()), X, y, cv=3).mean() > 0.85
+
+
+def test_the_vote_on_the_symmetrised_graph(digits):
+    X, y = digits
+    builder = asbc.GraphBuilder()
+    model = asbc.NeighborVote(builder, symmetric=True).fit(X, y)
+    graph = clone(builder).fit_transform(X)
+    votes = graph @ np.eye(10)[y]
+    np.testing.assert_array_equal(model.loo_predictions_, votes.argmax(axis=1))
+    np.testing.assert_array_equal(graph_vote(graph, y, block=64), votes.argmax(axis=1))
+    assert model.loo_score_ == (votes.argmax(axis=1) == y).mean()
+    with pytest.raises(ValueError, match="symmetric=True needs a builder that symmetrises"):
+        asbc.NeighborVote(asbc.GraphBuilder(symmetrize=None), symmetric=True).fit(X, y)
+
+
+def test_graph_vote_without_voters_and_with_ties():
+    graph = sparse.csr_array(([0.1, 0.2, 0.3, 1.0], ([0, 0, 0, 1], [1, 2, 3, 4])), shape=(5, 5))
+    assert graph_vote(graph, np.array([-1, 1, 1, 0, -1])).tolist() == [0, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("kind", [asbc.GraphClassifier, asbc.NeighborVote])
+def test_bad_input(digits, kind):
+    X, y = digits
+    with pytest.raises(ValueError, match="y must have one entry per node: 700 wanted, got 10"):
+        kind().fit(X, y[:10])
+    with pytest.raises(ValueError, match="y must have at least one label; all 700 entries are unlabelled"):
+        kind().fit(X, np.full(700, -1))
+    with pytest.raises(TypeError, match=r"builder must be an asbc\.GraphBuilder or None; got str"):
+        kind("knn").fit(X, y)
+    with pytest.raises(TypeError, match="X must be a dense array; got None"):
+        kind().fit(None, y)
+    with pytest.raises(ValueError, match="k_cand=8 neighbours need more than 8 nodes"):
+        kind().fit(X[:5], y[:5])
+    model = kind(asbc.GraphBuilder("uniform")).fit(X[y < 8], y[y < 8])
+    with pytest.raises(ValueError, match=r"y holds 2 class\(es\) that fit never saw: 8, 9; labels among the 8"):
+        model.score(X, y)

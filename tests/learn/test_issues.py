@@ -1,0 +1,218 @@
+"""Doubtful labels: the compiled sums equal the slow ones, planted errors come first, a folder says what memory says."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import average_precision_score
+
+import asbc
+from asbc.kernels.margins import class_weights
+from asbc.learn import source as source_module
+from asbc.learn.labels import decode_partial, encode_partial
+from asbc.learn.vote import loo_predict
+from asbc.outofcore.driver import build_graph
+from asbc.outofcore.storage import GraphFileError
+
+
+def slow_sums(indices, weights, codes, own):
+    """Weights per class in a dictionary, node by node; a tie goes to the class met first."""
+    out = []
+    for row, weight, mine in zip(indices, weights, own, strict=True):
+        votes: dict[int, float] = {}
+        for j, w in zip(row, weight, strict=True):
+            if w > 0 and codes[j] >= 0:
+                votes[codes[j]] = votes.get(codes[j], 0.0) + w
+        best = max(votes.values(), default=0.0)
+        winner = next((c for c, v in votes.items() if v > best * (1 - 1e-12)), -1)
+        other = max((v for c, v in votes.items() if c != mine), default=0.0)
+        out.append((votes.get(mine, 0.0) if mine >= 0 else 0.0, other, winner, best))
+    return [np.array(column) for column in zip(*out, strict=True)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 40), classes=st.integers(1, 6), whole=st.booleans())
+def test_class_weights_equal_the_slow_twin(seed, n, classes, whole):
+    rng = np.random.default_rng(seed)
+    k = min(n - 1, 12)
+    indices = np.array([rng.permutation(np.delete(np.arange(n), i))[:k] for i in range(n)])
+    weights = rng.integers(0, 3, (n, k)).astype(float) if whole else rng.random((n, k)) * (rng.random((n, k)) < 0.6)
+    codes = rng.integers(-1, classes, n)
+    found, wanted = class_weights(indices, weights, codes, codes), slow_sums(indices, weights, codes, codes)
+    np.testing.assert_array_equal(found[2], wanted[2])
+    for at in (0, 1, 3):
+        np.testing.assert_allclose(found[at], wanted[at], rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600], y[:600]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return asbc.GraphBuilder(k_cand=15).fit(digits[0])
+
+
+@pytest.fixture(scope="module")
+def folder(digits, tmp_path_factory):
+    place = tmp_path_factory.mktemp("issues")
+    np.save(place / "x.npy", digits[0])
+    build_graph(place / "x.npy", place / "built", asbc.GraphBuilder(k_cand=15), search="exact", block=250)
+    return place / "built"
+
+
+def test_planted_errors_come_first_and_get_their_label_back(digits, fitted):
+    y = digits[1]
+    rng = np.random.default_rng(0)
+    wrong = rng.choice(len(y), 30, replace=False)
+    noisy = y.copy()
+    noisy[wrong] = (y[wrong] + rng.integers(1, 10, 30)) % 10
+    issues = asbc.find_label_issues(fitted, noisy)
+    moved = np.isin(np.arange(len(y)), wrong)
+    assert average_precision_score(moved, 1 - issues.quality) > 0.9
+    assert (issues.suggested[wrong] == y[wrong]).mean() > 0.9
+    assert (np.diff(issues.quality[issues.order]) >= 0).all() and len(issues.order) == len(y)
+    np.testing.assert_array_equal(issues.suggested, loo_predict(fitted.neighbors_.indices, fitted.weights_, noisy))
+    assert ((issues.quality < 0.5) == issues.doubtful).all()
+    text = repr(issues)
+    assert text.startswith(f"LabelIssues: {issues.doubtful.sum()} of 600 labels are doubtful")
+    assert f"node {issues.order[0]}: " in text
+
+
+def test_quality_is_the_margin_brought_to_0_and_1(fitted, digits):
+    issues = asbc.find_label_issues(fitted, digits[1])
+    mine, other, _, best = slow_sums(fitted.neighbors_.indices, fitted.weights_, digits[1], digits[1])
+    np.testing.assert_allclose(issues.quality, (1 - (other - mine)) / 2, atol=1e-12)
+    np.testing.assert_allclose(issues.weight, best, atol=1e-12)
+    assert issues.quality.min() >= 0 and issues.quality.max() <= 1
+
+
+def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, folder):
+    wanted = asbc.find_label_issues(fitted, digits[1])
+    sizes = []
+
+    def small_blocks(neighbors, weights, block=70):
+        for part in source_module.row_blocks(neighbors, weights, block):
+            sizes.append(len(part.indices))
+            yield part
+
+    monkeypatch.setattr("asbc.learn.issues.row_blocks", small_blocks)
+    for place in (folder, str(folder)):
+        found = asbc.find_label_issues(place, digits[1])
+        for name in ("quality", "suggested", "weight", "order"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    assert max(sizes) == 70 and sum(sizes) == 2 * 600
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (np.array([f"digit {i}" for i in range(10)]), ""),
+        (np.array([f"digit {i}" for i in range(10)], dtype=object), None),
+        (np.array([f"digit {i}" for i in range(10)], dtype=object), np.nan),
+        (np.arange(10) + 100, -1),
+        (np.arange(10.0), np.nan),
+        (np.arange(10).astype(object), None),
+    ],
+)
+def test_unlabelled_nodes_do_not_vote_and_get_a_suggestion(digits, fitted, names, missing):
+    y = digits[1]
+    hidden = np.arange(len(y)) % 5 == 0
+    labels = names[y]
+    labels[hidden] = missing
+    issues = asbc.find_label_issues(fitted, labels)
+    assert np.isnan(issues.quality[hidden]).all() and np.isfinite(issues.quality[~hidden]).all()
+    assert set(issues.order) == set(np.flatnonzero(~hidden))
+    assert (issues.suggested[hidden] == names[y][hidden]).mean() > 0.9
+    wanted = slow_sums(fitted.neighbors_.indices, fitted.weights_, np.where(hidden, -1, y), np.where(hidden, -1, y))
+    np.testing.assert_array_equal(issues.suggested, names[wanted[2]])
+    assert "120 more nodes are unlabelled" in repr(issues)
+
+
+def test_where_nobody_votes_the_label_stays_and_the_quality_cannot_tell(clouds):
+    builder = asbc.GraphBuilder(k_cand=8).fit(clouds[0])
+    labels = np.full(240, -1)
+    labels[0] = 3
+    issues = asbc.find_label_issues(builder, labels)
+    assert issues.quality[0] == 0.5 and issues.suggested[0] == 3 and issues.weight[0] == 0
+    near = (builder.neighbors_.indices == 0) & (builder.weights_ > 0)
+    heard = near.any(axis=1)
+    assert (issues.suggested[heard] == 3).all()
+    assert (issues.suggested[~heard][1:] == -1).all()
+
+
+def test_frame(digits, fitted):
+    labels = digits[1].copy()
+    labels[4] = -1
+    frame = asbc.find_label_issues(fitted, labels).to_frame()
+    assert list(frame.columns) == ["given", "suggested", "quality", "weight"] and len(frame) == 600
+    assert frame["quality"].iloc[:-1].is_monotonic_increasing and frame.index[-1] == 4
+    assert (frame.sort_index()["given"].to_numpy() == labels).all()
+
+
+def test_without_pandas_the_error_names_the_extra(digits, fitted, monkeypatch):
+    issues = asbc.find_label_issues(fitted, digits[1])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"asbc\[experiments\]"):
+        issues.to_frame()
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (None, "labels is None"),
+        (np.zeros(599, int), "labels must have one entry per node: 600 wanted, got 599"),
+        (np.full(600, -1), "at least one label; all 600 entries are unlabelled"),
+        ([None] * 600, "all 600 entries are unlabelled"),
+        (np.zeros((600, 2), int), r"shape \(n,\)"),
+        (["a", 1] * 300, "labels must be of one kind; got numbers and strings"),
+        (np.full(600, 0.5), "labels of a float dtype must be whole"),
+        ([{}] * 600, "must all be strings; got also dict"),
+    ],
+)
+def test_bad_labels(fitted, labels, message):
+    with pytest.raises(ValueError, match=message):
+        asbc.find_label_issues(fitted, labels)
+
+
+def test_bad_sources(digits, fitted, tmp_path):
+    y = digits[1]
+    with pytest.raises(NotFittedError, match=r"source is a GraphBuilder that is not fitted"):
+        asbc.find_label_issues(asbc.GraphBuilder(), y)
+    with pytest.raises(TypeError, match=r"source must be a fitted asbc\.GraphBuilder or the path"):
+        asbc.find_label_issues(digits[0], y)
+    with pytest.raises(FileNotFoundError, match=r"no manifest\.json"):
+        asbc.find_label_issues(tmp_path, y)
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(GraphFileError, match="the build is not finished"):
+        asbc.find_label_issues(tmp_path, y)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("indices", 7, "no self loops; node 7 is its own neighbour"),
+        ("indices", 600, "source has 600 nodes, but node 7 has 600 as a neighbour"),
+        ("weights", np.nan, "finite weights of at least 0; node 7 has nan"),
+        ("distances", -1.0, "finite distances of at least 0; node 7 has -1.0"),
+    ],
+)
+def test_damaged_rows(digits, part, value, message):
+    builder = asbc.GraphBuilder("uniform", k_cand=15).fit(digits[0])
+    array = builder.weights_ if part == "weights" else getattr(builder.neighbors_, part)
+    array[7, 2] = value
+    with pytest.raises(ValueError, match=message):
+        asbc.find_label_issues(builder, digits[1])
+
+
+def test_decoding_marks_what_is_missing():
+    for labels, marked in (([3, -1], -1), (["a", ""], ""), ([True, None], None)):
+        codes, classes = encode_partial(labels)
+        assert decode_partial(codes, classes).tolist() == [labels[0], marked]
+    assert encode_partial(["-1", "b"])[0].tolist() == [0, 1]
