@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
+from asbc.embeddings.download import DownloadError, fetch_all
+from asbc.embeddings.lightly import INSTEAD, lightly_weights
 from asbc.embeddings.published import published_embeddings
 from asbc.embeddings.store import Store, read_entry
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do without it
     from torch.utils.data import Dataset
 
-    from asbc.embeddings.encoders import Encoder
+    from asbc.embeddings.types import Encoder
 
 
 @dataclass
@@ -86,20 +88,24 @@ class EncoderSource:
     Parameters
     ----------
     encoder : str
-        Its name in results; for published embeddings, also the name they are published under.
-    source : {"published", "checkpoint", "timm"} or Encoder
-        Ready embeddings from a public repository; a solo-learn checkpoint; a timm model; or what a function
-        of your own returned.
+        Its name in results; for ``published`` and ``lightly``, also the name it is published under.
+    source : {"published", "lightly", "checkpoint", "timm"} or Encoder, default="published"
+        Ready embeddings from a public repository; weights of lightly's ImageNet benchmark; a checkpoint; a timm
+        model; or what a function of your own returned.
     path : str, optional
         Checkpoint file or folder; for timm, a local file of weights.
     model : str, optional
         Name of the timm model.
-    dataset : str or torch Dataset
+    prefix : str, optional
+        What the names of the encoder's weights start with in the file, such as ``"backbone."``.
+    padding : {1, 2}, optional
+        See `asbc.embeddings.checkpoints.read_checkpoint`.
+    dataset : str or torch Dataset, default="cifar100"
         See `asbc.embeddings.datamodule.EmbeddingDataModule`, as for ``split``, ``root``, ``batch_size``,
         ``num_workers`` and ``download``.
     name : str, optional
         The data set's name in results.
-    trust_checkpoint : bool
+    trust_checkpoint : bool, default=False
         Unpickle a checkpoint that holds more than weights. That can run any code.
     cache : str, optional
         Folder of downloads and embeddings; else ``$ASBC_CACHE``, else the user's cache directory.
@@ -111,6 +117,8 @@ class EncoderSource:
     source: str | Encoder = "published"
     path: str | None = None
     model: str | None = None
+    prefix: str | None = None
+    padding: int | None = None
     dataset: str | Dataset = "cifar100"
     split: str = "test"
     name: str | None = None
@@ -125,42 +133,52 @@ class EncoderSource:
     def load(self) -> Embeddings:
         """The embeddings, computed (or downloaded) now if they are not in the cache."""
         if self.source == "published":
-            return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache)
+            return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache, self.download)
         # The store goes by content: another job may have put it there under another name.
         name = self.name or _dataset_name(self.dataset, self.root)
         return replace(read_entry(self.embed()), name=name, encoder=self.encoder)
 
     def embed(self) -> Path:
         """Folder of the embeddings in the store, made now if it is not there."""
-        if isinstance(self.source, str) and self.source not in ("checkpoint", "timm"):
+        if isinstance(self.source, str) and self.source not in ("lightly", "checkpoint", "timm"):
             raise ValueError(
-                f"source={self.source!r}: wanted is published, checkpoint, timm, "
+                f"source={self.source!r}: wanted is published, lightly, checkpoint, timm, "
                 "or a function of your own that returns an Encoder"
             )
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
+        weights = [lightly_weights(self.encoder, self.cache)] if self.source == "lightly" else []
 
         from asbc.embeddings.datamodule import EmbeddingDataModule
         from asbc.embeddings.embedder import embed
-        from asbc.embeddings.encoders import solo_checkpoint, timm_model
+        from asbc.embeddings.encoders import lightly_encoder, read_checkpoint, timm_model
 
-        if self.source == "checkpoint":
-            encoder = solo_checkpoint(str(self.path), self.trust_checkpoint)
-        elif self.source == "timm":
-            encoder = timm_model(self.model, self.path, self.trust_checkpoint)
-        else:
-            encoder = cast("Encoder", self.source)
         images = EmbeddingDataModule(
             self.dataset,
             self.split,
             self.root,
-            encoder.transform,
-            encoder.image_size,
-            self.batch_size,
-            self.num_workers,
-            self.download,
-            self.cache,
+            batch_size=self.batch_size,
+            num_workers=self.num_workers,
+            download=self.download,
+            cache=self.cache,
         )
+        if self.source == "lightly":
+            what = f"{self.encoder} on {_dataset_name(self.dataset, self.root)}"
+            fetch_all(what, [*weights, *images.wanted()], INSTEAD, download=self.download)
+            encoder = lightly_encoder(self.encoder, self.cache, self.download)
+        elif self.source == "checkpoint":
+            encoder = read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
+        elif self.source == "timm":
+            try:
+                encoder = timm_model(
+                    self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download
+                )
+            except DownloadError as error:
+                more = [f"\nMissing too:\n{file.lines()}" for file in images.wanted() if not file.target.exists()]
+                raise DownloadError(f"{error}{''.join(more)}") from error
+        else:
+            encoder = cast("Encoder", self.source)
+        images.transform, images.image_size = encoder.transform, encoder.image_size
         names = {
             "encoder": self.encoder,
             "source": self.source if isinstance(self.source, str) else "function",
