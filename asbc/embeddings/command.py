@@ -23,6 +23,8 @@ from asbc.embeddings.store import Store, read_entry_manifest
 
 log = logging.getLogger(__name__)
 
+FAILED: list[str] = []  # what the failed jobs of a sweep said
+
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="embed")
 def run(config: DictConfig) -> None:
@@ -30,9 +32,14 @@ def run(config: DictConfig) -> None:
     try:
         embeddings = instantiate(config.embedding).load()
     except (ValueError, OSError) as error:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise  # the other jobs go on
-        sys.exit(f"asbc-embed: {error}")
+        context = HydraConfig.get()
+        if context.mode != RunMode.MULTIRUN:
+            sys.exit(f"asbc-embed: {error}")
+        if "joblib" in str(context.launcher.get("_target_")):
+            raise  # in a process of its own, where this is the only way to be heard
+        print(f"asbc-embed {' '.join(context.overrides.task)}: {error}", file=sys.stderr, flush=True)
+        FAILED.append(str(error))  # the other jobs go on
+        return
     n, d = embeddings.vectors.shape
     log.info(
         "%s of %s: %d x %d, %.1f s, in %s",
@@ -76,7 +83,12 @@ def main() -> None:
         show()
     else:
         run()
+        if FAILED:
+            sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    # By its real name: Hydra imports this module again, and the two must share what they know.
+    from asbc.embeddings.command import main as start
+
+    start()

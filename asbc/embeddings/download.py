@@ -142,9 +142,10 @@ def fetch_all(what: str, files: Sequence[Wanted], instead: str, *, download: boo
             fetch(file)
         except DownloadError as error:
             missing = [file for file in files if not file.target.exists()]
+            reason = str(error).removeprefix(f"{file.url}: ")
             count = "1 file is" if len(missing) == 1 else f"{len(missing)} files are"
             raise DownloadError(
-                f"{what}: {count} missing and could not be downloaded ({error})\n"
+                f"{what}: {count} missing and could not be downloaded ({reason})\n"
                 "Get what is missing on another machine:\n"
                 + "\n".join(wanted.lines() for wanted in missing)
                 + f"\nOr do without: {instead}"

@@ -17,6 +17,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asbc.configs import conf_dir
+from asbc.embeddings.cache import CacheError
+from asbc.embeddings.download import DownloadError
 from asbc.files import write_whole
 from asbc.runs.experiment import run
 from asbc.runs.results import ResultsError
@@ -51,7 +53,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
     except Exception as error:
         note["error"] = f"{type(error).__name__}: {error}"
         note["traceback"] = traceback.format_exc()
-        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError)
+        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError | DownloadError | CacheError)
         log.error("%s", note["error"], exc_info=not expected)
     finally:
         text = json.dumps(note, indent=2)
