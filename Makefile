@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint bench notebooks clean
 
 help:
-	@echo "make demo    set up and compare graph methods on a small data set"
+	@echo "make demo    set up and compare graph methods on the bundled sample"
 	@echo "make test    set up, lint, type-check and run the whole test suite"
 	@echo "make bench   time the library against plain NumPy/SciPy and print the ratios"
 	@echo "make notebooks  execute the notebooks anew"

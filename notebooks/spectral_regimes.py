@@ -15,7 +15,7 @@
 # are alike and it sees as many as there are neighbours; with a wide one, all are alike and it sees one. In between it
 # can see as many as the data have there. That is the bandwidth which `asbc` looks for, at every node.
 #
-# The data are scikit-learn's digits, so nothing has to be downloaded.
+# The data are the sample that comes with `asbc`, 3,000 sentences from a MiniLM encoder: nothing is downloaded.
 
 # %%
 # %matplotlib inline
@@ -23,10 +23,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import asbc
-from asbc.embeddings.sources import Digits
+from asbc.embeddings.sources import Clinc100
 from asbc.report.style import BLUE, GREEN, INK, MUTED, ORANGE, RED, style
 
-X = asbc.normalize(Digits().load().vectors)
+X = asbc.normalize(Clinc100().load().vectors)
 neighbors = asbc.search_neighbors(X, k=30)
 dimension = asbc.dim_mst(X, neighbors)
 choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)

@@ -20,7 +20,7 @@ from asbc.runs.results import collect, read_status
 from asbc.runs.wandb_logger import WandbLogger, has_key, level_curves
 
 pytest.importorskip("wandb")
-TINY = ["samples_per_class=[4,6]", "trials=2", "progress=false", "method=[knn,nnk_sigma]"]
+TINY = ["embedding=digits", "samples_per_class=[4,6]", "trials=2", "progress=false", "method=[knn,nnk_sigma]"]
 
 
 @pytest.fixture(autouse=True)
