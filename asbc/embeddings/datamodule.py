@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -167,9 +169,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             return digest.hexdigest()
         digest = hashlib.sha256()  # what it gives says all, its transforms included
         for row in range(len(data)):
-            image, label = _pair(data[row])
-            if isinstance(image, Image.Image):
-                image = image.convert("RGB")
+            image, label = read_image(data, row)
             digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
 
@@ -196,13 +196,13 @@ class _Batches(Dataset):
         return Batch(torch.as_tensor(rows), torch.stack(images), torch.as_tensor(known, dtype=torch.int64))
 
     def _item(self, row: int) -> tuple[Tensor, int | None]:
-        image, label = _pair(self.dataset[row])
+        image, label = read_image(self.dataset, row)
         if isinstance(image, np.ndarray) and image.dtype == np.uint8:
             image = Image.fromarray(image)
         if not isinstance(image, Tensor):
             if self.transform is None:
                 raise ValueError("transform: one is wanted, for the data set gives images that are not tensors")
-            image = self.transform(image.convert("RGB") if isinstance(image, Image.Image) else image)
+            image = self.transform(image)
         wanted = (3, *(self.image_size or image.shape[-2:]))
         if not image.is_floating_point() or tuple(image.shape) != wanted:
             raise ValueError(
@@ -210,6 +210,17 @@ class _Batches(Dataset):
                 f"got {image.dtype} {tuple(image.shape)}"
             )
         return image, None if label is None else int(label)
+
+
+def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
+    """Image, in colours, and label of one row; one that cannot be read is named with its file."""
+    try:
+        image, label = _pair(dataset[row])
+        return (image.convert("RGB") if isinstance(image, Image.Image) else image), label
+    except (OSError, SyntaxError, ValueError, zlib.error, struct.error, Image.DecompressionBombError) as error:
+        samples = getattr(dataset, "samples", None)
+        file = f" ({samples[row][0]})" if isinstance(samples, list) and row < len(samples) else ""
+        raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

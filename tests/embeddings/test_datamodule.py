@@ -65,6 +65,19 @@ def test_image_folder(tmp_path):
     assert len(ready("imagefolder", "test", tmp_path / "train").dataset) == 2, "no such sub-folder: the root itself"
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_image_is_named_with_its_file(tmp_path, workers):
+    (tmp_path / "cat").mkdir()
+    for name in "abc":
+        Image.new("RGB", (8, 8)).save(tmp_path / "cat" / f"{name}.png")
+    content = (tmp_path / "cat" / "b.png").read_bytes()
+    for damaged in (content[:-30], b"<html>", b""):
+        (tmp_path / "cat" / "b.png").write_bytes(damaged)
+        module = ready("imagefolder", root=tmp_path, num_workers=workers)
+        with pytest.raises(ValueError, match=r"image 1 of the data set \(.*cat/b\.png\) cannot be read"):
+            list(module.predict_dataloader())
+
+
 def test_tensors_are_taken_as_they_are_and_labels_may_be_absent():
     images = torch.randn(4, 3, 6, 6)
     (batch,) = ready(TensorDataset(images, torch.arange(4))).predict_dataloader()
