@@ -57,22 +57,27 @@ def published_embeddings(
             f"no published embeddings of encoder={encoder!r}, dataset={dataset!r}, split={split!r}; "
             f"there are {_available()}. Other encoders come from source=lightly, source=checkpoint or source=timm."
         )
-    files = [_wanted(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
+    files = [wanted(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
     fetch_all(f"{encoder} on {dataset}", files, INSTEAD, download=download)
     for file in files:
-        assert file.hash is not None
-        found = file.hash.of(file.target)
-        if found != file.hash.value:
-            raise ValueError(
-                f"{file.target}: not the published file (its git blob hash is {found}, wanted is {file.hash.value}). "
-                f"Remove it to download it again from {file.url}."
-            )
+        compare(file)
     vectors, labels = read_array(files[0].target), np.asarray(read_array(files[1].target))
     check_arrays(vectors, labels, name)
     return Embeddings(vectors, labels, dataset, encoder)
 
 
-def _wanted(name: str, cache: Path) -> Wanted:
+def compare(file: Wanted) -> None:
+    """Raise a `ValueError` if a file of the cache is not the published one."""
+    assert file.hash is not None
+    found = file.hash.of(file.target)
+    if found != file.hash.value:
+        raise ValueError(
+            f"{file.target}: not the published file (its git blob hash is {found}, wanted is {file.hash.value}). "
+            f"Remove it to download it again from {file.url}."
+        )
+
+
+def wanted(name: str, cache: Path) -> Wanted:
     """Address and place of a published file."""
     url = f"{HOST}/{facts()['repository']}/{facts()['commit']}/{name}"
     target = cache / "published" / facts()["commit"][:12] / name

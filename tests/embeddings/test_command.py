@@ -17,6 +17,7 @@ from torch import nn
 from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
 from asbc.embeddings import command as cli
+from asbc.embeddings import published
 from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
@@ -103,6 +104,25 @@ def test_list(cache, tmp_path, rng):
     text = console.export_text()
     assert all(re.search(rf"damaged +{name}", text) for name in ("torn", "poor", "other", "list"))
     assert "written in format 99" in text and re.search(r"moco +checkpoint", text)
+
+
+def test_verify(tmp_path, rng):
+    draft = Store(tmp_path).draft("abcdef")
+    draft.create(4, 3, False)
+    draft.write(np.arange(4), rng.standard_normal((4, 3)), None)
+    draft.publish({"encoder": "moco", "dataset": "birds"}, Store(tmp_path).folder / "abcdef")
+    run = asbc_embed("--verify", cwd=tmp_path, cache=tmp_path)
+    assert run.returncode == 0 and "1 read, 0 damaged" in run.stdout
+    array = np.load(Store(tmp_path).folder / "abcdef" / "vectors.npy", mmap_mode="r+")
+    array[2, 1] += 1
+    array.flush()
+    label = published.wanted("data/cifar100/labels_test.npy", tmp_path).target
+    label.parent.mkdir(parents=True)
+    label.write_bytes(b"not it")
+    run = asbc_embed("--verify", cwd=tmp_path, cache=tmp_path)
+    assert run.returncode == 1
+    assert re.search(r"vectors\.npy: damaged, rows 0 to 3", run.stdout) and "not the published file" in run.stdout
+    assert "2 read, 2 damaged" in run.stdout
 
 
 def test_errors_of_the_command(tmp_path):
