@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo check test lint bench notebooks clean
 
 help:
-	@echo "make demo       set up what experiments need, and compare graph methods on a small data set"
+	@echo "make demo       set up what experiments need, and compare graph methods on the bundled sample"
 	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
 	@echo "make test       the same with the whole test suite"
 	@echo "make bench      time the library against plain NumPy/SciPy and print the ratios"

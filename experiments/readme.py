@@ -1,4 +1,4 @@
-"""Make the figure and the table of results that the README shows, on scikit-learn's digits, and write them into it."""
+"""What the README shows, on the bundled sample: its figure, and its table of results, written into it anew."""
 
 from pathlib import Path
 
@@ -40,8 +40,8 @@ if __name__ == "__main__":
     panels = [figures.regimes(narrow_to_wide).panels[0], figures.loo(votes).panels[0]]
     write_whole(IMAGE, lambda path: path.write_bytes(figures.png(panels, dpi=130)))
 
-    # The same as: asbc experiment=ablation 'samples_per_class=[100]' 'evaluate.lp.labels=[1,5,20]'
-    ((_, part),) = run("ablation", ["samples_per_class=[100]", "evaluate.lp.labels=[1,5,20]", "progress=false"])
+    # The same as: asbc experiment=ablation evaluate.lp.labels=[1,5,20]
+    ((_, part),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
     before, _, rest = PAGE.read_text().partition(START)
     table = results(part)
     text = f"{before}{START}\n{table.markdown()}\n\n{table.note}\n{END}{rest.partition(END)[2]}"

@@ -87,6 +87,6 @@ with style():
         axes.plot(rows["bandwidth.gamma"], rows["value"], ".", color=color, alpha=0.4)
         mean = rows.groupby("bandwidth.gamma")["value"].mean()
         axes.plot(mean.index, mean, color=color, marker=marker, ls=dash, label=label(method))
-    axes.set(title="Leave-one-out on digits", xlabel="gamma", ylabel="accuracy")
+    axes.set(title="Leave-one-out on CLINC100", xlabel="gamma", ylabel="accuracy")
     axes.legend()
 canvas

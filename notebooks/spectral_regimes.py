@@ -15,7 +15,7 @@
 # are alike and it sees as many as there are neighbours; with a wide one, all are alike and it sees one. In between it
 # can see as many as the data have there. That is the bandwidth which `asbc` looks for, at every node.
 #
-# The data are scikit-learn's digits, so nothing has to be downloaded.
+# The data are the sample that comes with `asbc`, 3,000 sentences from a MiniLM encoder: nothing is downloaded.
 
 # %%
 # %matplotlib inline
@@ -23,10 +23,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import asbc
-from asbc.embeddings import Digits
+from asbc.embeddings.sources import Clinc100
 from asbc.report.style import BLUE, GREEN, INK, MUTED, ORANGE, RED, style
 
-X = asbc.normalize(Digits().load().vectors)  # unit length: the cosine metric, as in the experiments
+X = asbc.normalize(Clinc100().load().vectors)
 neighbors = asbc.search_neighbors(X, k=30)
 dimension = asbc.dim_mst(X, neighbors)
 choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
@@ -76,7 +76,7 @@ look([0.1, 0.3, float(refined.sigma[0] / reach[0]), 1.5, 4.0])
 # The dashed line is the node's dimension, and the panel in the middle is the bandwidth that was chosen for it: the
 # rank is the dimension there.
 #
-# When the notebook is running, the slider below moves the bandwidth.
+# With a running kernel, the slider below moves the bandwidth; on paper, the panels above have to do.
 
 # %%
 try:
@@ -121,9 +121,8 @@ with style():
 canvas
 
 # %% [markdown]
-# On the right, the ranks lie off the line: with 12 grid points, as in the paper, a node has only 12 bandwidths to
-# choose from. `SpectralBandwidth(refine=True)` goes on to search between them; it chose the bandwidth in the middle
-# panel above.
+# On the right, the ranks lie off the line: with 12 grid points, as in the paper, only so many bandwidths can be chosen.
+# `SpectralBandwidth(refine=True)` searches on between them; it chose the bandwidth in the middle panel above.
 
 # %%
 for name, found in (("12 grid points", choice), ("refined", refined)):

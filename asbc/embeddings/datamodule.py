@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import urllib.error
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +22,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.cache import cache_folder, writing_to
+from asbc.embeddings.cifar import CIFAR, cifar_archive, open_cifar, unpack_cifar
 from asbc.embeddings.describe import describe
-
-_CIFAR = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
+from asbc.embeddings.download import Wanted, fetch_all
 
 
 class Batch(NamedTuple):
@@ -39,11 +40,11 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     Parameters
     ----------
-    dataset : str or torch Dataset
+    dataset : str or torch Dataset, default="cifar100"
         ``"cifar10"`` or ``"cifar100"`` (through torchvision), ``"imagefolder"``, or any map-style data set
         that gives images or (image, label) pairs. PIL images and uint8 arrays of shape (h, w, 3) go through
         ``transform``; float tensors of shape (3, h, w) are taken as ready.
-    split : {"train", "test"}
+    split : {"train", "test"}, default="test"
         Of CIFAR. For an image folder, the sub-folder of ``root`` with that name, where there is one.
     root : path, optional
         Where the images are; CIFAR's default is the cache folder.
@@ -51,10 +52,14 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         A PIL image to a tensor.
     image_size : tuple of int, optional
         The (h, w) that tensors must have.
-    batch_size, num_workers : int
-        As in a DataLoader.
-    download : bool
+    batch_size : int, default=256
+        Images in one pass through the encoder.
+    num_workers : int, default=0
+        Processes that read images, as in a DataLoader.
+    download : bool, default=True
         Whether CIFAR may be downloaded.
+    cache : path, optional
+        The cache folder, see `asbc.embeddings.cache.cache_folder`.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         cache: str | os.PathLike | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(dataset, str) and dataset not in (*_CIFAR, "imagefolder"):
+        if isinstance(dataset, str) and dataset not in (*CIFAR, "imagefolder"):
             raise ValueError(
                 f"dataset={dataset!r}: wanted is cifar10, cifar100, imagefolder or a Dataset by its _target_"
             )
@@ -79,7 +84,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: 1 or more is wanted")
         self.source, self.split, self.download = dataset, split, download
-        self.cifar: Any = getattr(torchvision.datasets, _CIFAR[dataset]) if dataset in tuple(_CIFAR) else None
+        self.cifar = dataset if isinstance(dataset, str) and dataset in CIFAR else None
         if self.cifar and split not in ("train", "test"):
             raise ValueError(f"split={split!r}: wanted is train or test")
         self.root = Path(root).expanduser() if root else cache_folder(cache) / "images"
@@ -88,30 +93,31 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         self.dataset: Any = None
         self.rows: NDArray | None = None
 
+    def wanted(self) -> list[Wanted]:
+        """What has to be downloaded before the images are there."""
+        if self.cifar is None or self.dataset is not None:
+            return []
+        self.dataset = open_cifar(self.cifar, self.root, self.split == "train")
+        return [] if self.dataset is not None else [cifar_archive(self.cifar, self.root)]
+
     def prepare_data(self) -> None:
-        if self.cifar is None or self.dataset is not None or self._cifar_is_there():
+        files = self.wanted()
+        if not files or self.cifar is None:
             return
-        by_hand = (
-            f"To go on without this download, get {self.cifar.url} on another machine and unpack it in {self.root} "
-            f"(which gives {self.root / self.cifar.base_folder})."
-        )
-        if not self.download:
-            raise FileNotFoundError(f"{self.source} is not in {self.root}, and download=false. {by_hand}")
         with writing_to(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / f".{self.source}.lock"):
-                if self._cifar_is_there():
+            with FileLock(self.root / f".{self.cifar}.lock"):
+                if not self.wanted():
                     return
-                try:
-                    self.cifar(self.root, download=True)
-                except (urllib.error.URLError, ConnectionError, TimeoutError, RuntimeError) as error:
-                    raise ConnectionError(f"{self.source} could not be downloaded: {error}. {by_hand}") from error
+                instead = "embedding.root=<folder> names another place of the images, embedding.dataset other images."
+                fetch_all(self.cifar, files, instead, download=self.download)
+                unpack_cifar(self.cifar, self.root)
 
     def setup(self, stage: str | None = None) -> None:
         if self.dataset is not None:
             return
         if self.cifar is not None:
-            self.dataset = self.cifar(self.root, train=self.split == "train")
+            self.dataset = open_cifar(self.cifar, self.root, self.split == "train")
         elif self.source == "imagefolder":
             folder = self.root / self.split if (self.root / self.split).is_dir() else self.root
             if not folder.is_dir():
@@ -163,18 +169,9 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             return digest.hexdigest()
         digest = hashlib.sha256()  # what it gives says all, its transforms included
         for row in range(len(data)):
-            image, label = _pair(data[row])
-            if isinstance(image, Image.Image):
-                image = image.convert("RGB")
+            image, label = read_image(data, row)
             digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
-
-    def _cifar_is_there(self) -> bool:
-        try:
-            self.dataset = self.cifar(self.root, train=self.split == "train")
-        except RuntimeError:  # torchvision's word for files that are missing or do not have their md5 sum
-            return False
-        return True
 
 
 class _Batches(Dataset):
@@ -199,13 +196,13 @@ class _Batches(Dataset):
         return Batch(torch.as_tensor(rows), torch.stack(images), torch.as_tensor(known, dtype=torch.int64))
 
     def _item(self, row: int) -> tuple[Tensor, int | None]:
-        image, label = _pair(self.dataset[row])
+        image, label = read_image(self.dataset, row)
         if isinstance(image, np.ndarray) and image.dtype == np.uint8:
             image = Image.fromarray(image)
         if not isinstance(image, Tensor):
             if self.transform is None:
                 raise ValueError("transform: one is wanted, for the data set gives images that are not tensors")
-            image = self.transform(image.convert("RGB") if isinstance(image, Image.Image) else image)
+            image = self.transform(image)
         wanted = (3, *(self.image_size or image.shape[-2:]))
         if not image.is_floating_point() or tuple(image.shape) != wanted:
             raise ValueError(
@@ -213,6 +210,17 @@ class _Batches(Dataset):
                 f"got {image.dtype} {tuple(image.shape)}"
             )
         return image, None if label is None else int(label)
+
+
+def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
+    """Image, in colours, and label of one row; one that cannot be read is named with its file."""
+    try:
+        image, label = _pair(dataset[row])
+        return (image.convert("RGB") if isinstance(image, Image.Image) else image), label
+    except (OSError, SyntaxError, ValueError, zlib.error, struct.error, Image.DecompressionBombError) as error:
+        samples = getattr(dataset, "samples", None)
+        file = f" ({samples[row][0]})" if isinstance(samples, list) and row < len(samples) else ""
+        raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

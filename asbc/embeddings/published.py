@@ -17,9 +17,14 @@ import numpy as np
 
 from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
 from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.download import DownloadError, blob_sha1, fetch
+from asbc.embeddings.download import Hash, Wanted, fetch_all
 
 HOST = "https://raw.githubusercontent.com"
+INSTEAD = (
+    "embedding.source=lightly downloads weights of the same methods and embeds the images here, "
+    "embedding.source=checkpoint reads a checkpoint of yours (embedding.path=...), embedding.source=timm a model of "
+    "timm, and embedding=clinc100 needs no file at all."
+)
 
 
 @cache
@@ -28,7 +33,9 @@ def facts() -> dict[str, Any]:
     return json.loads(resources.files("asbc.embeddings").joinpath("published.json").read_text())
 
 
-def published_embeddings(encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None) -> Embeddings:
+def published_embeddings(
+    encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None, download: bool = True
+) -> Embeddings:
     """Embeddings and labels as published, downloaded on first use.
 
     Parameters
@@ -36,43 +43,47 @@ def published_embeddings(encoder: str, dataset: str, split: str, cache: str | os
     encoder : str
         Such as ``"simclr"``; an unknown one is answered with the list of those there are.
     dataset : {"cifar10", "cifar100"}
+        The images.
     split : {"train", "test"}
+        Which of them.
     cache : path, optional
         The cache folder, see `asbc.embeddings.cache.cache_folder`.
+    download : bool, default=True
+        Whether files may be downloaded.
     """
-    wanted = f"data/{dataset}/embeddings_{encoder}_{split}.npy"
-    if wanted not in facts()["git_blob_sha1"]:
+    name = f"data/{dataset}/embeddings_{encoder}_{split}.npy"
+    if name not in facts()["git_blob_sha1"]:
         raise ValueError(
             f"no published embeddings of encoder={encoder!r}, dataset={dataset!r}, split={split!r}; "
-            f"there are {_available()}. Other encoders come from source=checkpoint or source=timm."
+            f"there are {_available()}. Other encoders come from source=lightly, source=checkpoint or source=timm."
         )
-    folder = cache_folder(cache)
-    vectors = read_array(_file(wanted, folder))
-    labels = np.asarray(read_array(_file(f"data/{dataset}/labels_{split}.npy", folder)))
-    check_arrays(vectors, labels, wanted)
+    files = [wanted(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
+    fetch_all(f"{encoder} on {dataset}", files, INSTEAD, download=download)
+    for file in files:
+        compare(file)
+    vectors, labels = read_array(files[0].target), np.asarray(read_array(files[1].target))
+    check_arrays(vectors, labels, name)
     return Embeddings(vectors, labels, dataset, encoder)
 
 
-def _file(name: str, cache: Path) -> Path:
-    """Path of a published file in the cache, its content verified."""
-    url = f"{HOST}/{facts()['repository']}/{facts()['commit']}/{name}"
-    sha1 = facts()["git_blob_sha1"][name]
-    target = cache / "published" / facts()["commit"][:12] / name
-    if not target.exists():
-        try:
-            fetch(url, target, sha1)
-        except DownloadError as error:
-            raise DownloadError(
-                f"{error}\nTo go on without this download, get {url} on another machine and put it at\n"
-                f"  {target}\n(`git hash-object` of the right file prints {sha1})."
-            ) from error
-    found = blob_sha1(target)
-    if found != sha1:
+def compare(file: Wanted) -> None:
+    """Raise a `ValueError` if a file of the cache is not the published one."""
+    assert file.hash is not None
+    found = file.hash.of(file.target)
+    if found != file.hash.value:
         raise ValueError(
-            f"{target}: not the published file (its git blob hash is {found}, wanted is {sha1}). "
-            f"Remove it to download it again from {url}."
+            f"{file.target}: not the published file (its git blob hash is {found}, wanted is {file.hash.value}). "
+            f"Remove it to download it again from {file.url}."
         )
-    return target
+
+
+def wanted(name: str, cache: Path) -> Wanted:
+    """Address and place of a published file."""
+    url = f"{HOST}/{facts()['repository']}/{facts()['commit']}/{name}"
+    target = cache / "published" / facts()["commit"][:12] / name
+    rows = 50_000 if name.endswith("_train.npy") else 10_000
+    size = rows * (8 if "labels" in name else 512 * 4)  # int64, and 512 numbers of float32
+    return Wanted(url, target, Hash("git blob", facts()["git_blob_sha1"][name]), size)
 
 
 def _available() -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
+from asbc.embeddings.arrays import Embeddings, check_arrays, read_array, read_npz
+from asbc.embeddings.download import DownloadError, fetch_all
+from asbc.embeddings.lightly import INSTEAD, lightly_weights
 from asbc.embeddings.published import published_embeddings
 from asbc.embeddings.store import Store, read_entry
 from asbc.extras import needed
@@ -19,7 +20,7 @@ from asbc.extras import needed
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do without it
     from torch.utils.data import Dataset
 
-    from asbc.embeddings.encoders import Encoder
+    from asbc.embeddings.types import Encoder
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Files:
         if stored:
             vectors, labels = stored.vectors, None
         else:
-            vectors, labels = _read_npz(path) if path.suffix == ".npz" else (read_array(path), None)
+            vectors, labels = read_npz(path, str(path)) if path.suffix == ".npz" else (read_array(path), None)
         if self.labels:
             labels = np.asarray(read_array(Path(self.labels).expanduser()))
         if labels is not None and labels.dtype.kind == "f" and np.array_equal(labels, labels.astype(np.int64)):
@@ -70,8 +71,37 @@ class Files:
 
 
 @dataclass
+class Clinc100:
+    """The sample that comes with asbc: 3,000 sentences of CLINC150, 100 intents with 30 each, from a MiniLM encoder.
+
+    The vectors have 384 numbers and are not normalised. CLINC150 is under the licence CC BY 3.0; ``clinc100.txt``
+    beside the file says where it comes from.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Clinc100
+    >>> sample = Clinc100().load()
+    >>> sample.vectors.shape, sample.name, sample.encoder
+    ((3000, 384), 'clinc100', 'minilm')
+    """
+
+    def load(self) -> Embeddings:
+        with resources.files("asbc").joinpath("data", "clinc100.npz").open("rb") as file:
+            vectors, labels = read_npz(file, "clinc100.npz")
+        assert labels is not None
+        return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), "clinc100", "minilm")
+
+
+@dataclass
 class Digits:
-    """The 1,797 hand-written digits that come with scikit-learn: 64 grey values each, no download."""
+    """The 1,797 hand-written digits that come with scikit-learn: 64 grey values each, no download.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Digits
+    >>> Digits().load().vectors.shape
+    (1797, 64)
+    """
 
     def load(self) -> Embeddings:
         from sklearn.datasets import load_digits
@@ -87,20 +117,24 @@ class EncoderSource:
     Parameters
     ----------
     encoder : str
-        Its name in results; for published embeddings, also the name they are published under.
-    source : {"published", "checkpoint", "timm"} or Encoder
-        Ready embeddings from a public repository; a solo-learn checkpoint; a timm model; or what a function
-        of your own returned.
+        Its name in results; for ``published`` and ``lightly``, also the name it is published under.
+    source : {"published", "lightly", "checkpoint", "timm"} or Encoder, default="published"
+        Ready embeddings from a public repository; weights of lightly's ImageNet benchmark; a checkpoint; a timm
+        model; or what a function of your own returned.
     path : str, optional
         Checkpoint file or folder; for timm, a local file of weights.
     model : str, optional
         Name of the timm model.
-    dataset : str or torch Dataset
+    prefix : str, optional
+        What the names of the encoder's weights start with in the file, such as ``"backbone."``.
+    padding : {1, 2}, optional
+        See `asbc.embeddings.checkpoints.read_checkpoint`.
+    dataset : str or torch Dataset, default="cifar100"
         See `asbc.embeddings.datamodule.EmbeddingDataModule`, as for ``split``, ``root``, ``batch_size``,
         ``num_workers`` and ``download``.
     name : str, optional
         The data set's name in results.
-    trust_checkpoint : bool
+    trust_checkpoint : bool, default=False
         Unpickle a checkpoint that holds more than weights. That can run any code.
     cache : str, optional
         Folder of downloads and embeddings; else ``$ASBC_CACHE``, else the user's cache directory.
@@ -112,6 +146,8 @@ class EncoderSource:
     source: str | Encoder = "published"
     path: str | None = None
     model: str | None = None
+    prefix: str | None = None
+    padding: int | None = None
     dataset: str | Dataset = "cifar100"
     split: str = "test"
     name: str | None = None
@@ -126,43 +162,53 @@ class EncoderSource:
     def load(self) -> Embeddings:
         """The embeddings, computed (or downloaded) now if they are not in the cache."""
         if self.source == "published":
-            return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache)
+            return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache, self.download)
         # The store goes by content: another job may have put it there under another name.
         name = self.name or _dataset_name(self.dataset, self.root)
         return replace(read_entry(self.embed()), name=name, encoder=self.encoder)
 
     def embed(self) -> Path:
         """Folder of the embeddings in the store, made now if it is not there."""
-        if isinstance(self.source, str) and self.source not in ("checkpoint", "timm"):
+        if isinstance(self.source, str) and self.source not in ("lightly", "checkpoint", "timm"):
             raise ValueError(
-                f"source={self.source!r}: wanted is published, checkpoint, timm, "
+                f"source={self.source!r}: wanted is published, lightly, checkpoint, timm, "
                 "or a function of your own that returns an Encoder"
             )
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
+        weights = [lightly_weights(self.encoder, self.cache)] if self.source == "lightly" else []
 
         with needed("embedding images", "embed"):
             from asbc.embeddings.datamodule import EmbeddingDataModule
             from asbc.embeddings.embedder import embed
-            from asbc.embeddings.encoders import solo_checkpoint, timm_model
+            from asbc.embeddings.encoders import lightly_encoder, read_checkpoint, timm_model
 
-        if self.source == "checkpoint":
-            encoder = solo_checkpoint(str(self.path), self.trust_checkpoint)
-        elif self.source == "timm":
-            encoder = timm_model(self.model, self.path, self.trust_checkpoint)
-        else:
-            encoder = cast("Encoder", self.source)
         images = EmbeddingDataModule(
             self.dataset,
             self.split,
             self.root,
-            encoder.transform,
-            encoder.image_size,
-            self.batch_size,
-            self.num_workers,
-            self.download,
-            self.cache,
+            batch_size=self.batch_size,
+            num_workers=self.num_workers,
+            download=self.download,
+            cache=self.cache,
         )
+        if self.source == "lightly":
+            what = f"{self.encoder} on {_dataset_name(self.dataset, self.root)}"
+            fetch_all(what, [*weights, *images.wanted()], INSTEAD, download=self.download)
+            encoder = lightly_encoder(self.encoder, self.cache, self.download)
+        elif self.source == "checkpoint":
+            encoder = read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
+        elif self.source == "timm":
+            try:
+                encoder = timm_model(
+                    self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download
+                )
+            except DownloadError as error:
+                more = [f"\nMissing too:\n{file.lines()}" for file in images.wanted() if not file.target.exists()]
+                raise DownloadError(f"{error}{''.join(more)}") from error
+        else:
+            encoder = cast("Encoder", self.source)
+        images.transform, images.image_size = encoder.transform, encoder.image_size
         names = {
             "encoder": self.encoder,
             "source": self.source if isinstance(self.source, str) else "function",
@@ -176,22 +222,3 @@ def _dataset_name(dataset: str | Dataset, root: str | None) -> str:
     if dataset == "imagefolder":
         return Path(root or dataset).name
     return dataset if isinstance(dataset, str) else type(dataset).__name__.lower()
-
-
-def _read_npz(path: Path) -> tuple[NDArray, NDArray | None]:
-    """Vectors and labels of an ``.npz`` file."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: not an .npz file of plain numbers and strings ({error})") from error
-    tables = [key for key, array in arrays.items() if array.ndim == 2]
-    key = "embeddings" if "embeddings" in arrays else tables[0] if len(tables) == 1 else None
-    if key is None:
-        raise ValueError(
-            f"{path}: an array called 'embeddings' is wanted, or just one of shape (n, d); "
-            f"got { ({key: array.shape for key, array in arrays.items()}) }"
-        )
-    return arrays[key], arrays.get("labels")

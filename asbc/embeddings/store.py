@@ -1,6 +1,7 @@
 """Embeddings on disk: a folder for each, named by the hash of what went into it.
 
 ``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if it has labels, and ``manifest.json``.
+The manifest has a checksum for every block of rows and one for itself; they are compared when an entry is read.
 An entry appears by one rename, so it is whole or absent. Until then its rows gather in ``.draft-<key>``, each
 with a checksum: a row counts as written when its checksum is right, so after a kill or a power cut work goes
 on with the rows that are missing, and no others.
@@ -23,6 +24,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from asbc.embeddings.arrays import Embeddings, fingerprint, read_array
+from asbc.embeddings.blocks import block_checks, check_blocks, text_check
 from asbc.embeddings.cache import cache_folder, writing_to
 from asbc.files import write_whole
 
@@ -81,11 +83,22 @@ def read_entry_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: manifest.json is damaged (not a table); remove the folder and embed anew")
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
+    said = manifest.pop("check", None)
+    if said is not None and said != text_check(manifest):
+        raise ValueError(f"{folder}: manifest.json is damaged (its checksum differs); remove the folder and embed anew")
     return manifest
 
 
-def read_entry(folder: Path) -> Embeddings:
-    """Embeddings of a finished entry, its vectors memory-mapped."""
+def read_entry(folder: Path, *, whole: bool = False) -> Embeddings:
+    """Embeddings of a finished entry, its vectors memory-mapped; a damaged one is an error.
+
+    Parameters
+    ----------
+    folder : Path
+        The entry.
+    whole : bool, default=False
+        Compare the SHA-256 of the contents too, and the checksums even if this process did so before.
+    """
     manifest = read_entry_manifest(folder)
     vectors = read_array(folder / "vectors.npy")
     labels = np.asarray(read_array(folder / "labels.npy")) if manifest["labels"] else None
@@ -95,6 +108,10 @@ def read_entry(folder: Path) -> Embeddings:
             f"{folder}: vectors are {vectors.shape} {vectors.dtype}, the manifest says {wanted}; "
             "remove the folder and embed anew"
         )
+    if "blocks" in manifest:
+        check_blocks(folder, vectors, labels, manifest["blocks"], again=whole)
+    if (whole or "blocks" not in manifest) and fingerprint(vectors, labels) != manifest["fingerprint"]:
+        raise ValueError(f"{folder}: damaged, its contents are not those that were written; remove it and embed anew")
     return Embeddings(vectors, labels, manifest["dataset"], manifest["encoder"], manifest["fingerprint"])
 
 
@@ -156,7 +173,9 @@ class Draft:
             "dtype": str(vectors.dtype),
             "labels": labels is not None,
             "fingerprint": fingerprint(vectors, labels),
+            "blocks": block_checks(vectors, labels),
         }
+        complete["check"] = text_check(complete)
         with writing_to(target.parent):
             write_whole(
                 self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")

@@ -19,6 +19,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asbc.configs import conf_dir
+from asbc.embeddings.cache import CacheError
+from asbc.embeddings.download import DownloadError
 from asbc.extras import MissingExtraError
 from asbc.files import write_whole
 from asbc.runs.experiment import run
@@ -54,7 +56,9 @@ def job(cfg: DictConfig) -> dict[str, Any]:
     except Exception as error:
         note["error"] = f"{type(error).__name__}: {error}"
         note["traceback"] = traceback.format_exc()
-        expected = isinstance(error, ValueError | ResultsError | FileNotFoundError | MissingExtraError)
+        expected = isinstance(
+            error, ValueError | ResultsError | FileNotFoundError | MissingExtraError | DownloadError | CacheError
+        )
         log.error("%s", note["error"], exc_info=not expected)
     finally:
         text = json.dumps(note, indent=2)

@@ -160,11 +160,10 @@ def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
         )
     failed = [(number, note) for number, note in enumerate(notes) if note["state"] == "failed"]
     if failed:
-        wrong = Table(title=f"{len(failed)} of {len(notes)} failed", title_style="bold red")
-        for column in ("job", "overrides", "error"):
-            wrong.add_column(column, overflow="fold")
+        console.print(f"{len(failed)} of {len(notes)} failed:", style="bold red")
         for number, note in failed:
-            wrong.add_row(str(number), swept[number], note.get("error", ""))
-        console.print(wrong)
+            # The first line says what went wrong; all of it was said when the job ended, and is in its job.json.
+            first = (note.get("error", "").splitlines() or [""])[0]
+            console.print(f"{number} {swept[number]}: {first}", soft_wrap=True, markup=False, highlight=False)
         console.print("The same command tries these again and skips the rest.")
     return len(failed)

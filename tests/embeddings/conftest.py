@@ -2,11 +2,13 @@
 
 import hashlib
 import pickle
+import threading
 
 import numpy as np
 import pytest
 
 from .small import checkpoint_of, cifar_resnet18, new_args, write_checkpoint
+from .web import CONTENT, Server
 
 
 @pytest.fixture
@@ -53,3 +55,13 @@ def cifar(tmp_path, monkeypatch, rng):
     monkeypatch.setattr(kind, "test_list", [["test", md5["test"]]])
     monkeypatch.setattr(kind, "meta", {**kind.meta, "md5": md5["meta"]})
     return folder.parent, images, labels
+
+
+@pytest.fixture
+def server():
+    server = Server(CONTENT)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()

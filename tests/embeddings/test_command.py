@@ -17,6 +17,7 @@ from torch import nn
 from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
 from asbc.embeddings import command as cli
+from asbc.embeddings import published
 from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
@@ -48,7 +49,7 @@ def test_every_leaf_is_a_source(leaf):
 
 @pytest.mark.parametrize("leaf", ["simclr", "mocov2", "byol", "barlow", "vicreg", "dino", "dino_vits16"])
 def test_every_encoder_takes_every_source_in_one_override(leaf):
-    for kind in ("published", "checkpoint", "timm"):
+    for kind in ("published", "lightly", "checkpoint", "timm"):
         made = source(f"embedding={leaf}", f"embedding.source={kind}")
         assert isinstance(made, EncoderSource)
         assert (made.encoder, made.source, made.dataset, made.split) == (leaf, kind, "cifar100", "test")
@@ -69,7 +70,7 @@ def test_a_checkpoint_through_every_leaf_and_a_local_timm_file(resnet, cifar, ca
     assert by_timm.vectors.shape == (23, 192)
     with pytest.raises(ValueError, match="path: the checkpoint's file or folder is wanted"):
         source("embedding=simclr", "embedding.source=checkpoint").load()
-    with pytest.raises(ValueError, match="source='web': wanted is published, checkpoint, timm"):
+    with pytest.raises(ValueError, match="source='web': wanted is published, lightly, checkpoint, timm"):
         source("embedding=simclr", "embedding.source=web").load()
 
 
@@ -103,6 +104,25 @@ def test_list(cache, tmp_path, rng):
     assert "written in format 99" in text and re.search(r"moco +checkpoint", text)
 
 
+def test_verify(tmp_path, rng):
+    draft = Store(tmp_path).draft("abcdef")
+    draft.create(4, 3, False)
+    draft.write(np.arange(4), rng.standard_normal((4, 3)), None)
+    draft.publish({"encoder": "moco", "dataset": "birds"}, Store(tmp_path).folder / "abcdef")
+    run = asbc_embed("--verify", cwd=tmp_path, cache=tmp_path)
+    assert run.returncode == 0 and "1 read, 0 damaged" in run.stdout
+    array = np.load(Store(tmp_path).folder / "abcdef" / "vectors.npy", mmap_mode="r+")
+    array[2, 1] += 1
+    array.flush()
+    label = published.wanted("data/cifar100/labels_test.npy", tmp_path).target
+    label.parent.mkdir(parents=True)
+    label.write_bytes(b"not it")
+    run = asbc_embed("--verify", cwd=tmp_path, cache=tmp_path)
+    assert run.returncode == 1
+    assert re.search(r"vectors\.npy: damaged, rows 0 to 3", run.stdout) and "not the published file" in run.stdout
+    assert "2 read, 2 damaged" in run.stdout
+
+
 def test_errors_of_the_command(tmp_path):
     run = asbc_embed("embedding=simclr", "embedding.source=checkpoint", cwd=tmp_path, cache=tmp_path / "cache")
     assert run.returncode == 1
@@ -115,6 +135,30 @@ def test_errors_of_the_command(tmp_path):
     run = asbc_embed(*sweep, cwd=tmp_path, cache=tmp_path / "cache")
     assert run.returncode == 1
     assert "#1 : embedding=byol" in run.stdout, "a failed job does not stop the next"
+    assert run.stderr.count("path: the checkpoint's file or folder is wanted") == 2, "once each"
+    assert "Traceback" not in run.stderr + run.stdout
+
+
+def test_a_sweep_without_a_network_says_it_once_each(tmp_path):
+    """Through a proxy that is not there, as any program would be cut off."""
+    proxy = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "ASBC_CACHE": str(tmp_path / "cache"),
+        "COLUMNS": "80",
+        **proxy,
+    }
+    command = [sys.executable, "-m", "asbc.runs.command", "-m", "embedding=simclr,dino", f"out={tmp_path}"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    text = run.stdout + run.stderr
+    assert run.returncode == 1
+    assert "Traceback" not in text
+    for encoder in ("simclr", "dino"):
+        place = str(tmp_path / "cache" / "published")
+        lines = [line for line in text.splitlines() if f"put it at {place}" in line and f"_{encoder}_" in line]
+        assert len(lines) == 1, "whole, on a line of its own, and once"
+    assert len(re.findall(r"^\d embedding=\w+: DownloadError: \w+ on cifar100: 2 files are missing", text, re.M)) == 2
 
 
 # ---- the guide

@@ -7,6 +7,7 @@ from torch.utils.data import TensorDataset
 from torchvision.transforms import v2
 
 from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.embeddings.download import DownloadError
 
 from .small import Noise
 
@@ -62,6 +63,19 @@ def test_image_folder(tmp_path):
     Image.new("L", (8, 8), 3).save(tmp_path / "test" / "dog" / "2.png")
     assert ready("imagefolder", "test", tmp_path).content_hash() != before
     assert len(ready("imagefolder", "test", tmp_path / "train").dataset) == 2, "no such sub-folder: the root itself"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_image_is_named_with_its_file(tmp_path, workers):
+    (tmp_path / "cat").mkdir()
+    for name in "abc":
+        Image.new("RGB", (8, 8)).save(tmp_path / "cat" / f"{name}.png")
+    content = (tmp_path / "cat" / "b.png").read_bytes()
+    for damaged in (content[:-30], b"<html>", b""):
+        (tmp_path / "cat" / "b.png").write_bytes(damaged)
+        module = ready("imagefolder", root=tmp_path, num_workers=workers)
+        with pytest.raises(ValueError, match=r"image 1 of the data set \(.*cat/b\.png\) cannot be read"):
+            list(module.predict_dataloader())
 
 
 def test_tensors_are_taken_as_they_are_and_labels_may_be_absent():
@@ -121,10 +135,15 @@ def test_a_data_sets_own_transform_is_part_of_its_content(cifar, tmp_path):
 
 
 def test_cifar_that_is_not_there(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"cifar100 is not in .*download=false.*cifar-100-python\.tar\.gz"):
+    with pytest.raises(
+        DownloadError, match=r"(?s)cifar100: 1 file is missing .*download=false.*cifar-100-python\.tar\.gz"
+    ):
         ready("cifar100", root=tmp_path, download=False)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
-    with pytest.raises(ConnectionError, match=r"could not be downloaded: .* get http://127.* and unpack it in"):
+    with pytest.raises(DownloadError, match=r"(?s)refused.*http://127.*170\.5 MB, MD5 hash c58f.*put it at .*tar\.gz"):
+        ready("cifar10", root=tmp_path)
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"cifar-10-python\.tar\.gz: not the published archive"):
         ready("cifar10", root=tmp_path)
 
 

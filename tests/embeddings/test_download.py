@@ -6,79 +6,23 @@ import os
 import subprocess
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from asbc.embeddings import download, published
 from asbc.embeddings.cache import CacheError
-from asbc.embeddings.download import DownloadError, blob_sha1, fetch
+from asbc.embeddings.download import DownloadError, Hash, Wanted, blob_sha1
 from asbc.embeddings.sources import EncoderSource
 
-CONTENT = np.random.default_rng(0).bytes(300_000)
+from .web import CONTENT, cut, status
+
 SHA1 = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT).hexdigest()
 QUICK = {"pause": 0.001, "timeout": 5.0}
 
 
-class Server(ThreadingHTTPServer):
-    """Serves ``content``; ``behave`` is a list of functions that each spoil one request, in turn."""
-
-    daemon_threads = True
-
-    def __init__(self, content):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.behave, self.ranges = content, [], []
-        self.url = f"http://127.0.0.1:{self.server_port}/file.npy"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        wanted = self.headers.get("Range")
-        self.server.ranges.append(wanted)
-        if self.server.behave and (spoil := self.server.behave.pop(0)):
-            return spoil(self)
-        content = self.server.content if isinstance(self.server.content, bytes) else self.server.content[self.path]
-        self.answer(content)
-
-    def answer(self, content, declared=None, ranged=True, sent=None):
-        start = int(self.headers["Range"][6:-1]) if ranged and self.headers.get("Range") else 0
-        if start >= len(content):
-            return self.send_error(416)
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        body = content[start:]
-        self.send_header("Content-Length", str(len(body) if declared is None else declared))
-        self.end_headers()
-        self.wfile.write(body if sent is None else body[:sent])
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server():
-    server = Server(CONTENT)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def cut(after):
-    return lambda handler: handler.answer(CONTENT, sent=after)
-
-
-def status(code, **headers):
-    def answer(handler):
-        handler.send_response(code)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-
-    return answer
+def fetch(url, target, sha1, **options):
+    download.fetch(Wanted(url, target, Hash("git blob", sha1)), **options)
 
 
 def test_downloads_and_leaves_nothing_else(server, tmp_path):
@@ -193,7 +137,7 @@ def test_back_off_doubles(server, tmp_path, monkeypatch):
     monkeypatch.setattr(download.time, "sleep", pauses.append)
     server.behave = [status(500)] * 99
     with pytest.raises(DownloadError):
-        fetch(server.url, tmp_path / "file.npy", SHA1, patience=9, pause=1.0)
+        fetch(server.url, tmp_path / "file.npy", SHA1, patience=9, pause=1.0, contact=999)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
@@ -201,6 +145,31 @@ def test_silence(server, tmp_path):
     server.behave = [lambda handler: time.sleep(2)]
     fetch(server.url, tmp_path / "file.npy", SHA1, pause=0.001, timeout=0.3)
     assert (tmp_path / "file.npy").read_bytes() == CONTENT
+
+
+def test_a_server_that_cuts_and_sends_wrong_ranges_is_not_asked_for_ever(server, tmp_path):
+    def elsewhere(handler):
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes 7-{len(CONTENT) - 1}/{len(CONTENT)}")
+        handler.end_headers()
+
+    server.behave = [cut(1000), elsewhere] * 999
+    with pytest.raises(DownloadError, match="gave up"):
+        fetch(server.url, tmp_path / "file.npy", SHA1, **QUICK)
+    assert len(server.ranges) < 20
+    server.behave, server.ranges = [cut(1)] * 999, []  # a byte each time is progress, but there is an end to it
+    with pytest.raises(DownloadError, match="gave up after 30 requests"):
+        fetch(server.url, tmp_path / "file.npy", SHA1, tries=30, **QUICK)
+    assert len(server.ranges) == 30
+
+
+def test_more_than_the_size_that_is_expected(server, tmp_path):
+    for spoil in (None, lambda handler: handler.without_length(CONTENT)):
+        server.behave = [spoil]
+        small = Wanted(server.url, tmp_path / "file.npy", Hash("git blob", SHA1), size=1000)
+        with pytest.raises(DownloadError, match="at most 5196 are expected"):
+            download.fetch(small, **QUICK)
+        assert not (tmp_path / "file.npy.part").exists()
 
 
 def test_no_network(tmp_path):
@@ -282,9 +251,15 @@ def test_offline_says_what_to_put_where_and_that_works(repository, server, cache
     server.behave = [status(404)]
     with pytest.raises(DownloadError) as caught:
         EncoderSource("simclr").load()
-    url, place = (line for line in str(caught.value).split() if "simclr_test.npy" in line and ":" not in line[-1])
-    assert url.startswith("http://127.0.0.1")
-    assert published.facts()["git_blob_sha1"]["data/cifar100/embeddings_simclr_test.npy"] in str(caught.value)
+    text = str(caught.value)
+    assert text.startswith("simclr on cifar100: 2 files are missing and could not be downloaded")
+    assert text.count("http://127.0.0.1") == 3, "the one that failed, and each file's address"
+    assert text.count("about 20.5 MB, git blob hash") == text.count("about 0.1 MB, git blob hash") == 1
+    assert "embedding.source=lightly" in text
+    place = next(
+        line.split("put it at ")[1] for line in text.splitlines() if "simclr_test.npy" in line and "put" in line
+    )
+    assert published.facts()["git_blob_sha1"]["data/cifar100/embeddings_simclr_test.npy"] in text
     os.makedirs(os.path.dirname(place), exist_ok=True)
     content = repository["data/cifar100/embeddings_simclr_test.npy"].read_bytes()
     with open(place, "wb") as file:
@@ -294,6 +269,14 @@ def test_offline_says_what_to_put_where_and_that_works(repository, server, cache
     with open(place, "wb") as file:
         file.write(content)
     assert len(EncoderSource("simclr").load()) == 20
+
+
+def test_offline_published_fails_within_seconds(repository, monkeypatch):
+    monkeypatch.setattr(published, "HOST", "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(DownloadError, match=r"(?s)2 files are missing .*refused.*embeddings_simclr.*labels_test"):
+        EncoderSource("simclr").load()
+    assert time.monotonic() - start < 3
 
 
 @pytest.mark.parametrize(

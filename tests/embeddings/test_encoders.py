@@ -1,5 +1,6 @@
 import json
 import os
+import time
 import zipfile
 
 import numpy as np
@@ -8,9 +9,11 @@ import timm
 import torch
 from omegaconf import OmegaConf
 from PIL import Image
+from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from asbc.embeddings.encoders import solo_checkpoint, timm_model
+from asbc.embeddings.download import DownloadError
+from asbc.embeddings.encoders import read_checkpoint, solo_checkpoint, timm_model
 
 from .small import checkpoint_of, cifar_resnet18, new_args, write_checkpoint
 
@@ -171,7 +174,9 @@ def test_keys_that_do_not_match_are_counted_and_named(tmp_path, resnet):
         (new_args("resnet50"), r"as resnet50 \(what args\.json says\): the weights do not fit\. \d+ missing"),
         (new_args("vit_small"), r"as vit_small .* do not fit"),
         (new_args(dataset="imagenet"), r"conv1\.weight \(64, 3, 3, 3\) for \(64, 3, 7, 7\)"),
-        (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet18, resnet50, vit_tiny"),
+        (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet18, .*vit_tiny"),
+        (new_args(weights="IMAGENET1K_V1"), r"args\.json: resnet18 does not take .*unknown: weights"),
+        (new_args(pretrained=True), r"args\.json: resnet18 does not take .*unknown: pretrained"),
         (new_args(colour="red"), r"args\.json: resnet18 does not take the arguments \{'colour': 'red'\}"),
         ({"hello": 1}, r"args\.json: not an args\.json of solo-learn"),
         ([], r"args\.json: not an args\.json of solo-learn"),
@@ -246,11 +251,14 @@ def test_harmless_objects_are_refused_too(tmp_path, resnet):
 
 def test_other_files(tmp_path, resnet):
     torch.save(torch.zeros(3), tmp_path / "tensor.ckpt")
-    with pytest.raises(ValueError, match="it has no state_dict"):
+    with pytest.raises(ValueError, match="a dictionary of weights is wanted, got Tensor"):
         solo_checkpoint(tmp_path / "tensor.ckpt")
     torch.save({"state_dict": {"net.weight": torch.zeros(3)}}, tmp_path / "other.ckpt")
-    with pytest.raises(ValueError, match=r"no weights under 'backbone\.' or 'encoder\.', only under net"):
+    with pytest.raises(ValueError, match=r"which part is the encoder\?.* none of the parts net\. \(1 entries\)"):
         solo_checkpoint(tmp_path / "other.ckpt")
+    torch.save({"epoch": 3, "args": {}}, tmp_path / "empty.pth")
+    with pytest.raises(ValueError, match=r"there are no weights in it; it has epoch, args"):
+        solo_checkpoint(tmp_path / "empty.pth")
     torch.save({"state_dict": {"backbone.stem.weight": torch.zeros(3)}}, tmp_path / "strange.ckpt")
     with pytest.raises(ValueError, match=r"neither a ResNet's nor a ViT's weights \(first: stem\.weight\)"):
         solo_checkpoint(tmp_path / "strange.ckpt")
@@ -269,8 +277,6 @@ def test_other_files(tmp_path, resnet):
 
 @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
 def test_timm_from_a_local_file_with_its_own_transform(tmp_path, suffix):
-    from safetensors.torch import save_file
-
     torch.manual_seed(0)
     whole = timm.create_model("vit_tiny_patch16_224", pretrained=False).eval()  # with its classifier
     file = tmp_path / f"weights.{suffix}"
@@ -302,10 +308,170 @@ def test_timm_errors(tmp_path):
         timm_model("resnet18", tmp_path / "cifar.pth")
 
 
-def test_timm_hub_out_of_reach(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_timm_hub_out_of_reach(monkeypatch, tmp_path):
     import huggingface_hub.constants
 
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match=r"could not make model='vit_small_patch16_224\.dino'.*path=<file>"):
+    with pytest.raises(DownloadError, match=r"model='vit_small_patch16_224\.dino'.*HF_HUB_OFFLINE.*path=<file>"):
         timm_model("vit_small_patch16_224.dino")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(
+        DownloadError, match=r"http://127\.0\.0\.1:9/some/one/resolve/main/config\.json is not in .*refused"
+    ):
+        timm_model("hf-hub:some/one")
+    assert time.monotonic() - start < 4, "the hub's own library would try for half a minute"
+
+
+def folder_of(path, model, weights, name="model.safetensors", **config):
+    """A folder as timm writes it for the hub."""
+    path.mkdir(parents=True, exist_ok=True)
+    images = {"input_size": [3, 224, 224], "classifier": "head", "num_classes": 1000}
+    config = {"architecture": "vit_tiny_patch16_224", "num_features": 192, "pretrained_cfg": images, **config}
+    (path / "config.json").write_text(json.dumps(config))
+    if name.endswith(".safetensors"):
+        save_file(weights, path / name)
+    else:
+        torch.save(weights, path / name)
+    return f"local-dir:{path}"
+
+
+@pytest.fixture(scope="module")
+def whole_vit():
+    torch.manual_seed(0)
+    return timm.create_model("vit_tiny_patch16_224", pretrained=False).eval()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_timm_local_folder(tmp_path, whole_vit, name):
+    encoder = timm_model(folder_of(tmp_path, "vit", whole_vit.state_dict(), name))
+    image = torch.rand(1, 3, 224, 224)
+    with torch.inference_mode():
+        wanted = whole_vit.forward_head(whole_vit.forward_features(image), pre_logits=True).numpy()
+    np.testing.assert_allclose(features(encoder.model, image), wanted, atol=1e-5)
+
+
+def test_timm_hub_repository_in_the_hubs_cache(tmp_path, whole_vit, monkeypatch):
+    """In the layout of the hub's cache, from which its own library serves without a network."""
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--some--vit"
+    folder_of(repository / "snapshots" / ("c" * 40), "vit", whole_vit.state_dict())
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c" * 40)
+    image = torch.rand(1, 3, 224, 224)
+    with torch.inference_mode():
+        wanted = whole_vit.forward_head(whole_vit.forward_features(image), pre_logits=True).numpy()
+    np.testing.assert_allclose(features(timm_model("hf-hub:some/vit").model, image), wanted, atol=1e-5)
+
+
+def test_weights_that_do_not_fit_never_leave_a_random_network(tmp_path, whole_vit):
+    state = whole_vit.state_dict()
+    half = {key: value for key, value in state.items() if "blocks.1" not in key}
+    with pytest.raises(ValueError, match=r"the weights do not fit\. \d+ missing: blocks\.1\."):
+        timm_model(folder_of(tmp_path / "half", "vit", half))
+    foreign = {f"other.{key}": value for key, value in state.items()}
+    with pytest.raises(ValueError, match=r"\d+ missing: cls_token.*A ResNet or ViT lies under 'other\."):
+        timm_model(folder_of(tmp_path / "foreign", "vit", foreign))
+    empty = folder_of(tmp_path / "empty", "vit", {})
+    with pytest.raises(ValueError, match="there are no weights in it"):
+        timm_model(empty)
+    (tmp_path / "empty" / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="there is no file of weights in it"):
+        timm_model(empty)
+    weights = tmp_path / "foreign.pth"
+    torch.save(foreign, weights)
+    named = timm_model("vit_tiny_patch16_224", weights, prefix="other.")
+    assert named.weights_hash() == timm_model(folder_of(tmp_path / "right", "vit", state)).weights_hash()
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pth"])
+def test_a_folder_of_timm_cannot_run_code(tmp_path, whole_vit, name):
+    witness = tmp_path / "witness"
+    evil = {**whole_vit.state_dict(), "extra": Payload(f"touch {witness}")}
+    model = folder_of(tmp_path / "evil", "vit", evil, name)
+    with pytest.raises(ValueError, match=r"refused, .* call posix\.system"):
+        timm_model(model)
+    assert not witness.exists()
+    for arguments in ({"checkpoint_path": str(tmp_path / "evil" / name)}, {"pretrained": True}):
+        model = folder_of(tmp_path / "config", "vit", whole_vit.state_dict(), model_args=arguments)
+        with pytest.raises(ValueError, match=r"config\.json: refused"):
+            timm_model(model)
+    model = folder_of(tmp_path / "config", "vit", whole_vit.state_dict(), architecture=f"local-dir:{tmp_path / 'evil'}")
+    with pytest.raises(ValueError, match=r"config\.json: refused"):
+        timm_model(model)
+    assert not witness.exists()
+
+
+# ---- which part is the encoder
+
+
+def test_prefixes(tmp_path):
+    import torchvision
+
+    nets = [torchvision.models.resnet18(num_classes=1).eval() for _ in range(2)]
+    for net in nets:
+        net.fc = torch.nn.Identity()
+    one, two = (net.state_dict() for net in nets)
+    image = torch.rand(2, 3, 64, 64)
+
+    def save(name, **parts):
+        state = {
+            f"{part.replace('_', '.')}.{key}": value for part, inside in parts.items() for key, value in inside.items()
+        }
+        torch.save({"state_dict": state, "epoch": 1}, tmp_path / name)
+        return tmp_path / name
+
+    file = save("lightning.ckpt", backbone=one, student_backbone=two)  # the second as student.backbone
+    np.testing.assert_allclose(features(read_checkpoint(file).model, image), features(nets[0], image), atol=1e-5)
+    for prefix in ("student.backbone.", "student.backbone", "student."):
+        other = read_checkpoint(file, prefix=prefix)
+        np.testing.assert_allclose(features(other.model, image), features(nets[1], image), atol=1e-5)
+    with pytest.raises(
+        ValueError, match=r"no weights under prefix='teacher\.'.*'backbone\.', 'student\.backbone\.' of the"
+    ):
+        read_checkpoint(file, prefix="teacher")
+    # stable-pretraining: teacher and student inside the backbone, numbers beside them
+    file = save(
+        "stable.ckpt", backbone_student=one, backbone_teacher=two, backbone={"ema_coefficient": torch.zeros(())}
+    )
+    with pytest.raises(ValueError, match=r"several encoders are under .*'backbone\.student\.', 'backbone\.teacher\.'"):
+        read_checkpoint(file)
+    teacher = read_checkpoint(file, prefix="backbone.teacher.")
+    np.testing.assert_allclose(features(teacher.model, image), features(nets[1], image), atol=1e-5)
+    # side by side without a state_dict, as DINO's own code writes them
+    torch.save(
+        {"student": {f"module.{k}": v for k, v in one.items()}, "teacher": two, "epoch": 3}, tmp_path / "dino.pth"
+    )
+    with pytest.raises(ValueError, match=r"which part is the encoder\?.*'student\.module\.', 'teacher\.'"):
+        read_checkpoint(tmp_path / "dino.pth")
+    teacher = read_checkpoint(tmp_path / "dino.pth", prefix="teacher")
+    np.testing.assert_allclose(features(teacher.model, image), features(nets[1], image), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34", "vit_tiny_patch16_224"])
+def test_plain_state_dicts_with_their_classifiers(tmp_path, name):
+    import torchvision
+
+    torch.manual_seed(0)
+    vit = name.startswith("vit")
+    net = (timm.create_model(name, pretrained=False) if vit else getattr(torchvision.models, name)()).eval()
+    torch.save(net.state_dict(), tmp_path / "plain.pth")
+    encoder = read_checkpoint(tmp_path / "plain.pth")
+    image = torch.rand(1, 3, 224, 224)
+    setattr(net, "head" if vit else "fc", torch.nn.Identity())
+    np.testing.assert_allclose(features(encoder.model, image), features(net, image), atol=1e-5)
+    assert encoder.image_size == (224, 224)
+
+
+def test_a_stem_whose_padding_the_file_does_not_show(tmp_path, resnet):
+    torch.save({"state_dict": {f"backbone.{k}": v for k, v in resnet[1].state_dict().items()}}, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"do not show the padding .* padding=2 is solo-learn's"):
+        read_checkpoint(tmp_path / "a.ckpt")
+    one, two = (read_checkpoint(tmp_path / "a.ckpt", padding=padding) for padding in (1, 2))
+    np.testing.assert_array_equal(features(two.model), features(solo_checkpoint(resnet[0]).model))
+    assert np.abs(features(one.model) - features(two.model)).max() > 1e-3
+    assert one.architecture != two.architecture

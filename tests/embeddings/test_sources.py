@@ -1,8 +1,14 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from asbc.embeddings.sources import Digits, Files
+from asbc import normalize
+from asbc.embeddings import arrays
+from asbc.embeddings.sources import Clinc100, Digits, Files
 from asbc.embeddings.store import Store
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_npy_is_memory_mapped_and_named_after_its_file(tmp_path, rng):
@@ -53,6 +59,45 @@ def test_digits_need_nothing():
     assert digits.vectors.dtype == np.float32
     assert set(digits.labels) == set(range(10))
     assert digits.fingerprint == Digits().load().fingerprint
+
+
+def test_the_sample_in_the_box():
+    sample = Clinc100().load()
+    assert (sample.vectors.shape, sample.vectors.dtype) == ((3000, 384), np.float32)
+    assert np.array_equal(np.bincount(sample.labels), np.full(100, 30)), "the paper's shape"
+    file = ROOT / "asbc" / "data" / "clinc100.npz"
+    assert file.stat().st_size < 2_500_000
+    with np.load(file) as archive:
+        assert archive["embeddings"].dtype == np.float16
+        assert len(set(archive["label_names"])) == 100
+    said = file.with_suffix(".txt").read_text()
+    assert "Creative Commons Attribution 3.0" in said and "github.com/clinc/oos-eval" in said
+    unit = normalize(sample.vectors)
+    near = np.argsort(-(unit @ unit.T), axis=1)[:, 1]
+    assert np.mean(sample.labels[near] == sample.labels) > 0.85, "real embeddings: most have a neighbour of their class"
+
+
+def test_sizes_are_checked_before_memory_is_taken(tmp_path, monkeypatch):
+    """A small file that unpacks to far more: packed zeros."""
+    np.savez_compressed(tmp_path / "bomb.npz", embeddings=np.zeros((4000, 1000)))
+    assert (tmp_path / "bomb.npz").stat().st_size < 100_000
+    monkeypatch.setattr(arrays, "_free_memory", lambda: 1_000_000)
+    with pytest.raises(ValueError, match=r"bomb\.npz: unpacked, its arrays take 0\.0 GB, .*save the vectors as \.npy"):
+        Files(str(tmp_path / "bomb.npz")).load()
+    np.savez_compressed(tmp_path / "beside.npz", embeddings=np.ones((4, 2)), pictures=np.zeros((4000, 1000)))
+    assert len(Files(str(tmp_path / "beside.npz")).load()) == 4, "what is not asked for is not unpacked"
+
+
+def test_a_shape_that_the_file_cannot_hold(tmp_path):
+    import io
+    import zipfile
+
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**9, 10**3)})
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.writestr("embeddings.npy", header.getvalue() + b"12345678")
+    with pytest.raises(ValueError, match=r"lie\.npz: not an \.npz .*says that it has shape \(1000000000, 1000\)"):
+        Files(str(tmp_path / "lie.npz")).load()
 
 
 NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]])

@@ -4,6 +4,7 @@ import os
 import numpy as np
 import pytest
 
+from asbc.embeddings import blocks
 from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.cache import cache_folder
 from asbc.embeddings.sources import Files
@@ -95,7 +96,9 @@ def test_damaged_entries(tmp_path, rng):
     store, _ = finished(tmp_path, rng)
     folder = store.find("key")
     manifest = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(manifest.replace("float32", "float16"))
+    other = {**json.loads(manifest), "dtype": "float16"}
+    del other["check"]
+    (folder / "manifest.json").write_text(json.dumps(other))
     with pytest.raises(ValueError, match=r"vectors are \(10, 3\) float32, the manifest says .*float16.* remove"):
         read_entry(folder)
     (folder / "manifest.json").write_text(json.dumps({"format": 99}))
@@ -107,6 +110,69 @@ def test_damaged_entries(tmp_path, rng):
     (folder / "manifest.json").write_text(manifest)
     os.truncate(folder / "vectors.npy", 150)
     with pytest.raises(ValueError, match=r"vectors\.npy: not a \.npy file"):
+        read_entry(folder)
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """As a new process is."""
+    monkeypatch.setattr(blocks, "_seen", {})
+    return blocks
+
+
+@pytest.mark.parametrize("kind", ["bit", "rows", "nan", "labels"])
+def test_damage_is_named(tmp_path, rng, monkeypatch, forgetful, kind):
+    monkeypatch.setattr(blocks, "_BLOCK", 60)  # 5 rows of 3 numbers
+    store, _ = finished(tmp_path, rng)
+    folder = store.find("key")
+    assert len(json.loads((folder / "manifest.json").read_text())["blocks"]["vectors"]) == 2
+    read_entry(folder)
+    forgetful._seen.clear()
+    file = folder / ("labels.npy" if kind == "labels" else "vectors.npy")
+    array = np.load(file, mmap_mode="r+")
+    if kind == "bit":
+        array.view(np.uint32)[7, 1] ^= 1
+    elif kind == "rows":
+        array[[6, 8]] = array[[8, 6]]
+    elif kind == "nan":
+        array[9, 2] = np.nan
+    else:
+        array[3] += 1
+    array.flush()
+    wanted = r"labels\.npy: damaged" if kind == "labels" else r"vectors\.npy: damaged, rows 5 to 9 are not as"
+    with pytest.raises(ValueError, match=wanted):
+        read_entry(folder)
+    with pytest.raises(ValueError, match=wanted):
+        Files(str(folder)).load()
+
+
+def test_checked_once_per_process_until_the_file_changes(tmp_path, rng, monkeypatch, forgetful):
+    store, _ = finished(tmp_path, rng)
+    folder, calls = store.find("key"), []
+    once = blocks._checks
+    monkeypatch.setattr(blocks, "_checks", lambda *arguments: calls.append(1) or once(*arguments))
+    read_entry(folder), read_entry(folder)
+    assert len(calls) == 1
+    read_entry(folder, whole=True)
+    os.utime(folder / "vectors.npy", ns=(1, 1))
+    read_entry(folder)
+    assert len(calls) == 3
+
+
+def test_a_changed_manifest_and_an_entry_without_checksums(tmp_path, rng, forgetful):
+    store, vectors = finished(tmp_path, rng)
+    folder = store.find("key")
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"split": "test"', '"split": "tess"'))
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged \(its checksum differs\)"):
+        read_entry(folder)
+    old = {key: value for key, value in json.loads(text).items() if key not in ("blocks", "check")}
+    (folder / "manifest.json").write_text(json.dumps(old))
+    assert np.array_equal(read_entry(folder).vectors, vectors), "as asbc 0.1 wrote them"
+    array = np.load(folder / "vectors.npy", mmap_mode="r+")
+    array[0, 0] += 1
+    array.flush()
+    with pytest.raises(ValueError, match="damaged, its contents are not those that were written"):
         read_entry(folder)
 
 

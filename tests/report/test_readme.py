@@ -99,7 +99,7 @@ def test_every_script_shows_its_experiment(name, subject, tmp_path, monkeypatch,
 
 
 def test_a_script_runs_its_experiment_once(tmp_path):
-    small = ["trials=2", "samples_per_class=[10]", "progress=false", "k_cand=15", "logger=none"]
+    small = ["embedding=digits", "trials=2", "samples_per_class=[10]", "progress=false", "k_cand=15", "logger=none"]
     command = [sys.executable, str(ROOT / "experiments" / "fig1_regimes.py"), *small]
 
     def call(*more):

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
 
-TINY = ["samples_per_class=[4,6]", "trials=2", "progress=false", "method=[knn,nnk_sigma]"]
+TINY = ["embedding=digits", "samples_per_class=[4,6]", "trials=2", "progress=false", "method=[knn,nnk_sigma]"]
 
 
 def config(out, *overrides):

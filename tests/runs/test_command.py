@@ -16,7 +16,7 @@ from tests.runs.test_experiment import bare
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
-TINY = ["samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
+TINY = ["embedding=digits", "samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
 
 
 def asbc(monkeypatch, *arguments):
@@ -46,14 +46,28 @@ def test_a_tiny_sweep_of_every_experiment(name, tmp_path, monkeypatch, capsys):
     "sweep", ["bandwidth.gamma=0.5,0.75,1,1.25,1.5,2", "k_cand=15,30,60", "bandwidth.n_grid=6,12,24,48"]
 )
 def test_sweeps_work_as_written(sweep, tmp_path, monkeypatch):
-    small = ["samples_per_class=[7]", "trials=1", "method=[nnk_sigma]", "progress=false", f"out={tmp_path}"]
+    small = [
+        "embedding=digits",
+        "samples_per_class=[7]",
+        "trials=1",
+        "method=[nnk_sigma]",
+        "progress=false",
+        f"out={tmp_path}",
+    ]
     assert asbc(monkeypatch, "-m", sweep, *small) == 0
     key, _, values = sweep.partition("=")
     assert sorted(collect(tmp_path)[key].unique()) == sorted(float(v) for v in values.split(","))
 
 
 def test_any_launcher_and_number_of_workers_gives_the_same_table(tmp_path, monkeypatch):
-    arguments = ["-m", "bandwidth.gamma=0.5,2", "samples_per_class=[4,6]", "trials=1", "logger=none"]
+    arguments = [
+        "-m",
+        "embedding=digits",
+        "bandwidth.gamma=0.5,2",
+        "samples_per_class=[4,6]",
+        "trials=1",
+        "logger=none",
+    ]
     arguments += ["evaluate=[loo,lp]", "evaluate.lp.labels=[1]", "progress=false"]
     launchers = {
         "basic": [],
@@ -85,7 +99,7 @@ def test_a_failing_job_stops_no_other_and_is_listed(launcher, tmp_path, monkeypa
 
 
 def test_a_single_failure_is_told_in_one_line(tmp_path, monkeypatch, capfd):
-    assert asbc(monkeypatch, "embedding=files", "embedding.path=nowhere.npy", f"out={tmp_path}", *TINY) == 1
+    assert asbc(monkeypatch, "embedding=files", "embedding.path=nowhere.npy", f"out={tmp_path}", *TINY[1:]) == 1
     shown = capfd.readouterr()
     text = shown.out + shown.err
     assert "nowhere.npy: no such file" in text and "Traceback" not in text
@@ -109,7 +123,7 @@ def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
-    command = [sys.executable, "-m", "asbc.runs.command", "samples_per_class=[4]", "trials=2000", f"out={tmp_path}"]
+    command = [sys.executable, "-m", "asbc.runs.command", *TINY[:2], "trials=2000", f"out={tmp_path}"]
     process = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -26,7 +26,8 @@ COLUMNS = {
 
 def config(out, *overrides):
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        return compose("config", overrides=[*TINY, f"out={out}", *overrides])
+        embedding = [] if any(o.startswith("embedding=") for o in overrides) else ["embedding=digits"]
+        return compose("config", overrides=[*TINY, *embedding, f"out={out}", *overrides])
 
 
 def bare(table):
@@ -251,7 +252,7 @@ for attempt in range(10):
 
 
 def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
-    overrides = ["samples_per_class=[4,6,8]", "trials=6", "progress=false", "logger=none"]
+    overrides = ["embedding=digits", "samples_per_class=[4,6,8]", "trials=6", "progress=false", "logger=none"]
     # One process that only forks: each child is a fresh start, without the seconds that imports take.
     driver = subprocess.run(
         [sys.executable, "-c", DRIVER, str(tmp_path / "killed"), *overrides],

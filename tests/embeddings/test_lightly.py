@@ -1,0 +1,259 @@
+"""lightly's encoders, from a web server on this machine with files in the layout of its checkpoints."""
+
+import io
+import os
+import re
+import ssl
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+from torchvision.transforms import v2
+
+from asbc.embeddings import download, lightly
+from asbc.embeddings.cache import CacheError
+from asbc.embeddings.download import DownloadError, Wanted
+from asbc.embeddings.encoders import lightly_encoder
+from asbc.embeddings.sources import EncoderSource
+
+from .small import shake
+from .web import status
+
+SIX = ("simclr", "mocov2", "byol", "barlow", "vicreg", "dino")
+
+
+def resnet50(seed=0):
+    torch.manual_seed(seed)
+    net = shake(torchvision.models.resnet50(num_classes=1))
+    net.fc = nn.Identity()
+    return net.eval()
+
+
+def vit_small():
+    torch.manual_seed(0)
+    return timm.create_model("vit_small_patch16_224", pretrained=False).eval()
+
+
+def as_lightly_writes(name, backbone, other):
+    """The bytes of a checkpoint: the encoder under its prefix, all other parts beside it, an optimiser's state."""
+    inner = "vit." if name == "dino_vits16" else ""
+    parts = lightly.facts()["encoders"][name]["other_parts"]
+    state = {f"backbone.{inner}{key}": value for key, value in backbone.state_dict().items()}
+    if inner:
+        state["backbone.mask_token"] = torch.zeros(1, 1, 384)
+    for part in parts:
+        if part.endswith("backbone"):
+            state |= {f"{part}.{inner}{key}": value for key, value in other.state_dict().items()}
+        else:
+            state[f"{part}.layers.0.weight"] = torch.randn(4, 4)
+    content = io.BytesIO()
+    optimiser = [{"state": {0: {"momentum_buffer": torch.zeros(3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}]
+    hyper = {"batch_size_per_device": 128, "num_classes": 1000}
+    torch.save(
+        {"epoch": 99, "state_dict": state, "optimizer_states": optimiser, "hyper_parameters": hyper, "loops": {}},
+        content,
+    )
+    return content.getvalue()
+
+
+@pytest.fixture(scope="session")
+def resnets():
+    return resnet50(0), resnet50(1)
+
+
+@pytest.fixture
+def hosted(server, monkeypatch, cache):
+    """The server as lightly's, with the addresses' own paths; ``contents`` takes a checkpoint of each name."""
+    encoders = {}
+    for name, known in lightly.facts()["encoders"].items():
+        path = "/" + known["url"].split("/", 3)[3]
+        encoders[name] = {**known, "url": server.url.removesuffix("/file.npy") + path, "path": path}
+    monkeypatch.setattr(lightly, "facts", lambda: {"encoders": encoders})
+    server.content = {}
+    return server, encoders
+
+
+def give(hosted, name, content):
+    server, encoders = hosted
+    server.content[encoders[name]["path"]] = content
+    server.tag = '"v1"'
+
+
+def features(model, images):
+    with torch.inference_mode():
+        return model(images).numpy()
+
+
+def test_the_addresses_of_all_seven():
+    encoders = lightly.facts()["encoders"]
+    assert set(encoders) == {*SIX, "dino_vits16"}
+    assert all(known["url"].startswith("https://") and known["url"].endswith(".ckpt") for known in encoders.values())
+    assert lightly.lightly_weights("simclr", "/c").target.name == "epoch=99-step=500400.ckpt"
+
+
+@pytest.mark.parametrize("name", ["byol", "dino"])  # with most, and with other, parts beside the encoder
+def test_a_resnet_under_its_prefix(hosted, name, resnets):
+    give(hosted, name, as_lightly_writes(name, *resnets))
+    encoder = lightly_encoder(name)
+    images = torch.rand(1, 3, 224, 224)
+    np.testing.assert_allclose(features(encoder.model, images), features(resnets[0], images), atol=1e-5)
+    assert encoder.image_size == (224, 224)
+
+
+def test_the_vit_gives_its_class_token_after_the_final_norm(hosted):
+    vit = vit_small()
+    give(hosted, "dino_vits16", as_lightly_writes("dino_vits16", vit, vit_small()))
+    encoder = lightly_encoder("dino_vits16")
+    images = torch.rand(2, 3, 224, 224)
+    with torch.inference_mode():
+        token = vit.forward_features(images)[:, 0].numpy()
+    np.testing.assert_allclose(features(encoder.model, images), token, atol=1e-5)
+    assert token.shape == (2, 384)
+
+
+def test_cifar_at_224_once_downloaded_and_compared_ever_after(hosted, cifar, resnets):
+    give(hosted, "mocov2", as_lightly_writes("mocov2", *resnets))
+    source = EncoderSource(
+        "mocov2", "lightly", root=str(cifar[0]), trainer={"accelerator": "cpu", "enable_progress_bar": False}
+    )
+    loaded = source.load()
+    assert loaded.vectors.shape == (23, 2048)
+    prepare = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    image = torchvision.transforms.functional.to_pil_image(cifar[1][3])
+    image = prepare(
+        torchvision.transforms.functional.center_crop(torchvision.transforms.functional.resize(image, 256), 224)
+    )
+    mean, deviation = (torch.tensor(c)[:, None, None] for c in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    by_hand = features(resnets[0], ((image - mean) / deviation)[None])[0]
+    np.testing.assert_allclose(loaded.vectors[3], by_hand, atol=1e-4, rtol=1e-4)
+    server, _ = hosted
+    asked = len(server.ranges)
+    assert source.load().fingerprint == loaded.fingerprint
+    assert len(server.ranges) == asked, "downloaded once"
+    file = lightly.lightly_weights("mocov2").target
+    with open(file, "r+b") as opened:
+        opened.seek(1000)
+        opened.write(b"??")
+    with pytest.raises(ValueError, match=r"changed or damaged since its first use .*SHA-256 was \w{64}, it is \w{64}"):
+        source.load()
+
+
+def test_a_broken_download_goes_on_in_a_later_process(hosted, resnets):
+    content = as_lightly_writes("simclr", *resnets)
+    give(hosted, "simclr", content)
+    server, _ = hosted
+    file = lightly.lightly_weights("simclr")
+    server.behave = [lambda handler: handler.answer(content, sent=100_000), *[status(500)] * 9]
+    with pytest.raises(DownloadError, match="500"):
+        download.fetch(file, patience=2, pause=0.001)
+    assert not file.target.exists()
+    server.behave, server.ranges = [], []
+    assert lightly_encoder("simclr").image_size == (224, 224)
+    assert server.ranges == ["bytes=100000-"]
+    assert sorted(path.name.split(".")[-1] for path in file.target.parent.iterdir()) == ["ckpt", "lock", "sha256"]
+
+
+def test_a_file_that_changed_meanwhile_is_begun_anew(hosted, resnets):
+    content = as_lightly_writes("simclr", *resnets)
+    give(hosted, "simclr", content)
+    server, _ = hosted
+    file = lightly.lightly_weights("simclr")
+    server.behave = [lambda handler: handler.answer(b"x" * len(content), sent=50_000)]
+    server.tag = '"old"'
+
+    def renew(handler):
+        server.tag = '"new"'
+        handler.send_response(500)
+        handler.end_headers()
+
+    server.behave.append(renew)
+    download.fetch(file, pause=0.001)
+    assert file.target.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda handler: handler.page(b"<html>Sign in to this network</html>"), "answered with a web page"),
+        (lambda handler: handler.answer(b"PK is not enough" * 100), "not a checkpoint"),
+        (lambda handler: handler.without_length(b"PK" * 1000), "does not say how long the file is"),
+        (lambda handler: handler.answer(b"", declared=1 << 40, empty=True), "at most 8589934592 are expected"),
+        (status(404), "404"),
+    ],
+)
+def test_answers_that_are_not_the_file(hosted, spoil, message):
+    server, _ = hosted
+    server.behave = [spoil] * 9
+    file = lightly.lightly_weights("simclr")
+    with pytest.raises(DownloadError, match=message):
+        download.fetch(file, pause=0.001)
+    assert not file.target.exists()
+    assert not file.target.with_name(file.target.name + ".part").exists()
+
+
+def test_no_space_is_noticed_before_the_download(hosted, monkeypatch):
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: type("Disk", (), {"free": 10}))
+    give(hosted, "simclr", b"PK" * 1000)
+    with pytest.raises(CacheError, match="No space left on device"):
+        download.fetch(lightly.lightly_weights("simclr"))
+
+
+def test_another_architecture_and_a_payload(hosted, resnets):
+    small = torchvision.models.resnet18(num_classes=1)
+    small.fc = nn.Identity()
+    give(hosted, "byol", as_lightly_writes("byol", small, small))
+    with pytest.raises(ValueError, match="lightly's byol is a resnet50, this is a resnet18"):
+        lightly_encoder("byol")
+    witness = lightly.cache_folder() / "witness"
+
+    class Payload:
+        def __reduce__(self):
+            return os.system, (f"touch {witness}",)
+
+    content = io.BytesIO()
+    torch.save({"state_dict": resnets[0].state_dict(), "hyper_parameters": Payload()}, content)
+    give(hosted, "vicreg", content.getvalue())
+    with pytest.raises(ValueError, match="refused, for reading it would call"):
+        lightly_encoder("vicreg")
+    assert not witness.exists()
+
+
+def test_a_redirect_to_plain_http_is_refused(server, tmp_path, monkeypatch):
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+        capture_output=True,
+    )
+    if made.returncode:
+        pytest.skip("no openssl here to make a certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    server.behave = [status(302, Location=f"http://127.0.0.1:{server.server_port}/file.npy")]
+    file = Wanted(server.url.replace("http:", "https:"), tmp_path / "file.npy")
+    with pytest.raises(DownloadError, match=r"refused, for the server redirects to http://127.*not encrypted"):
+        download.fetch(file, pause=0.001)
+    assert not file.target.exists()
+
+
+def test_without_a_network_one_message_names_every_file(cache, monkeypatch):
+    dead = "http://127.0.0.1:9"
+    known = {name: {**each, "url": f"{dead}/{name}.ckpt"} for name, each in lightly.facts()["encoders"].items()}
+    monkeypatch.setattr(lightly, "facts", lambda: {"encoders": known})
+    start = time.monotonic()
+    with pytest.raises(DownloadError) as caught:
+        EncoderSource("mocov2", "lightly").load()
+    assert time.monotonic() - start < 5
+    text = str(caught.value)
+    assert text.startswith("mocov2 on cifar100: 2 files are missing and could not be downloaded")
+    assert f"{dead}/mocov2.ckpt" in text and str(cache / "lightly" / "mocov2" / "mocov2.ckpt") in text
+    assert re.search(r"cifar-100-python\.tar\.gz\n +about 169\.0 MB, MD5 hash \w{32}\n +put it at ", text)
+    assert "embedding.source=published" in text and "embedding=clinc100" in text
+    with pytest.raises(ValueError, match=r"no weights of encoder='clip'; there are simclr, mocov2"):
+        EncoderSource("clip", "lightly").load()
