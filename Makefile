@@ -34,10 +34,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow" tests/kernels tests/neighbors tests/bandwidth tests/test_*.py
+	$(BIN)/python -m pytest -m "not slow" tests/kernels tests/neighbors tests/bandwidth tests/evaluate tests/learn tests/test_*.py
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
