@@ -26,9 +26,9 @@ def test_python_and_command_make_the_same_graph(tmp_path, monkeypatch, clouds):
     # Vectors of different lengths, so that the metric matters.
     lengths = np.random.default_rng(0).uniform(0.2, 5.0, (len(clouds[0]), 1))
     np.save("embeddings.npy", (clouds[0] * lengths).astype(np.float32))
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    names: dict = {}
-    exec(code, names)
+    graph, answers = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    names: dict = {"labels": clouds[1]}
+    exec(graph, names)
     assert main([*build_command(), "--quiet"]) == 0
     ours, theirs = names["A"], asbc.load_graph("graph")
     assert ours.nnz > 0 and ours.shape == theirs.shape
@@ -39,6 +39,7 @@ def test_python_and_command_make_the_same_graph(tmp_path, monkeypatch, clouds):
     # The test would notice the other metric.
     euclidean = names["builder"].set_params(metric="euclidean").fit_transform(names["X"])
     assert (euclidean != ours).nnz > 0
+    exec(answers, names)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/encoders.md", "docs/method.md", "docs/scale.md"])
