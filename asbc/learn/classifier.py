@@ -24,8 +24,8 @@ class GraphClassifier(PointClassifier):
     """Classify nodes and new points from a few labels, by label propagation on a neighbourhood graph.
 
     Every node takes the weighted mean of what its neighbours know, round after round, while labelled nodes stay as
-    they are: ``F <- alpha P F + (1 - alpha) Y`` with P the graph's rows normalised to sum 1. A new point asks the
-    nodes near it once, and gives nothing back.
+    they are: ``F <- alpha P F + (1 - alpha) Y`` with P the graph's rows normalised to sum 1. A new point takes
+    the weighted mean of what the nodes near it know in the end, and gives nothing back.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class GraphClassifier(PointClassifier):
     tol : float, default=1e-6
         Stop when no score is further than this from where the rounds lead.
     calibrate : bool, default=False
-        Scale the classes so that their total over unlabelled nodes stands in the proportion of the labels (class mass
-        normalisation). For labels that were drawn at random; labels picked in equal number per class say nothing of
-        the classes' sizes.
+        Scale every class by its share among the labels over its share of all that reached unlabelled nodes (class mass
+        normalisation), so that the classes come nearer to the labels' proportions. For labels that were drawn at
+        random; labels picked in equal number per class say nothing of the classes' sizes.
     graph : path of a graph folder or (n, n) sparse matrix, optional
         A graph that is there already, in place of `builder`. Then `fit` ignores X, which may be None, and new points
         cannot be classified. The graph of a folder is read into memory.
@@ -157,11 +157,11 @@ class GraphClassifier(PointClassifier):
         return self
 
     def evidence(self) -> Any:
-        # As one more round of propagation would: nodes that labels hardly reach have little to say.
-        return self.label_distributions_ * self.reach_[:, None]
+        # Not weighed by reach: on two real sets nodes far from any label had as much to say of a new point as others.
+        return self.label_distributions_
 
     def _class_factors(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What brings each class's total over unlabelled nodes to its share among the labels."""
+        """Each class's share among the labels, over its share of what unlabelled nodes know."""
         open_scores = scores[codes < 0]
         total = open_scores.sum(axis=1, keepdims=True)
         mass = np.divide(open_scores, total, out=np.zeros_like(open_scores), where=total > 0).sum(axis=0)

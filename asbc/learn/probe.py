@@ -139,7 +139,7 @@ class GraphProbe(Callback):
         if y is not None:
             codes = np.unique(y[alive], return_inverse=True)[1].reshape(-1)
             hits = loo_predict(builder.neighbors_.indices, builder.weights_, codes) == codes
-            values.append(float(np.sum(hits)) / len(alive))  # a row without features is not predicted
+            values.append(float(np.sum(hits)) / alive.size)  # a row without features is not predicted
         return dict(zip(names, values, strict=True))
 
 
