@@ -1,6 +1,5 @@
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -190,21 +189,32 @@ def workplace(tmp_path, resnet, rng):
     return tmp_path
 
 
+def as_typed(command, folder):
+    """Run a line of the guide in a shell, with the commands of this checkout where installed ones would be."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    for name, module in {"asbc": "asbc.runs.command", "asbc-embed": "asbc.embeddings.command"}.items():
+        code = f"import sys; sys.path[:] = [{str(ROOT)!r}, *sys.path[1:]]; from {module} import main; main()"
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n')
+        (programs / name).chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "ASBC_CACHE": str(folder / "cache")}
+    return subprocess.run(["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+
+
 def test_the_guide_does_what_it_says(workplace, resnet):
     files, commands = blocks()
     assert set(files) == {"embedding/nnclr.yaml", "my_encoders.py", "embedding/small_net.yaml"}
     for name, content in files.items():
         (workplace / name).parent.mkdir(exist_ok=True)
         (workplace / name).write_text(content)
-    embedding = [shlex.split(command) for command in commands if "asbc-embed" in command]
-    assert len(embedding) == 2
-    for words in embedding:
-        start = words.index("asbc-embed")
-        environment = dict(word.split("=", 1) for word in words[:start])
-        if "PYTHONPATH" in environment:
-            environment["PYTHONPATH"] += os.pathsep + str(ROOT)
-        run = asbc_embed(*words[start + 1 :], cwd=workplace, cache=workplace / "cache", **environment)
+    assert len([command for command in commands if "asbc" in command.split("#")[0]]) >= 3
+    for command in commands[:3]:
+        small = " samples_per_class=[3] k_cand=4 trials=1 method=[knn]" if " asbc " in f" {command} " else ""
+        run = as_typed(command + small, workplace)
         assert run.returncode == 0, run.stderr + run.stdout
+    without = as_typed(commands[1].removeprefix("PYTHONPATH=. "), workplace)
+    assert without.returncode == 1 and "my_encoders" in without.stderr, "it is needed, as the guide says"
     stored = {manifest["encoder"]: read_entry(path) for path, manifest in Store(workplace / "cache").entries()}
     assert stored["nnclr"].vectors.shape == (6, 512)
     assert stored["small_net"].vectors.shape == (6, 32 * 4)
