@@ -29,19 +29,20 @@ class GraphClassifier(PointClassifier):
 
     Parameters
     ----------
-    builder : GraphBuilder, optional
-        Makes the graph; a copy of it is fitted. By default ``GraphBuilder("gaussian", Perplexity())``, for
+    builder : GraphBuilder or None, default=None
+        Makes the graph; a copy of it is fitted. None takes ``GraphBuilder("gaussian", Perplexity())``, for
         Gaussian weights carry labels furthest, with ``k_cand`` no larger than the number of other nodes.
     alpha : float in (0, 1), default=0.85
         How much a node listens to its neighbours; smaller values keep labels nearer to where they are.
     max_rounds : int, default=200
+        Rounds after which it stops in any case.
     tol : float, default=1e-6
         Stop when no score is further than this from where the rounds lead.
     calibrate : bool, default=False
         Scale every class by its share among the labels over its share of all that reached unlabelled nodes (class mass
         normalisation), so that the classes come nearer to the labels' proportions. For labels that were drawn at
         random; labels picked in equal number per class say nothing of the classes' sizes.
-    graph : path of a graph folder or (n, n) sparse matrix, optional
+    graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         A graph that is there already, in place of `builder`. Then `fit` ignores X, which may be None, and new points
         cannot be classified. The graph of a folder is read into memory.
 

@@ -60,6 +60,7 @@ class Description:
     component : (n,) int64
         The smallest node of each node's piece.
     duplicates : Duplicates
+        Groups of nodes that are nearly the same.
     outlier_score : (n,) float64
         Distance to a node's k-th neighbour, divided by the median of the same distance at its neighbours: about 1
         where a node lies as densely as its surroundings, more where it lies apart.
@@ -67,16 +68,23 @@ class Description:
         Three quartile ranges above the upper quartile of the scores, on a log scale.
     outliers : (m,) int64
         Nodes above the threshold, the most remote first.
-    loo_accuracy : float or None
+    loo_accuracy : float or None, default=None
         Share of labelled nodes whose neighbours' vote gives their label; None without labels.
-    loo_interval : (float, float) or None
+    loo_interval : (float, float) or None, default=None
         Wilson's 95% interval of it: what chance would allow, had other nodes been drawn.
-    n_labelled, n_classes : int
-        0 without labels.
+    n_labelled, n_classes : int, default=0
+        Nodes with a label, and classes; 0 without labels.
 
     See Also
     --------
     describe : makes it.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> found = asbc.describe(np.random.default_rng(0).normal(size=(200, 3)))
+    >>> found.n, found.d, found.dimension.shape
+    (200, 3, (200,))
     """
 
     n: int
@@ -166,9 +174,9 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
         On vectors a ``GraphBuilder()`` is fitted first. A folder is read block by block.
-    labels : (n,) array-like, optional
+    labels : (n,) array-like or None, default=None
         -1, None, NaN or "" where a node is unlabelled.
-    vectors : (n, d) array-like or memory map, optional
+    vectors : (n, d) array-like or None, default=None
         For a folder, which does not hold the vectors: they are asked for the effective rank only.
 
     Returns

@@ -37,12 +37,24 @@ class Duplicates:
     ratio : (p,) float64
         Distance of each pair, divided by the smaller of both nodes' scales; 0 for exact copies.
     threshold : float
+        The largest ratio that counts as a duplicate.
     n : int
         How many nodes there are.
+    rows : (Neighbors, (n, k) array)
+        Where the pairs came from, so that another threshold needs no new search.
 
     See Also
     --------
     find_duplicates : looks for them.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> X[40] = X[3]
+    >>> found = asbc.find_duplicates(asbc.GraphBuilder().fit(X))
+    >>> found.redundant
+    array([40])
     """
 
     groups: list[NDArray[np.int64]]
@@ -105,7 +117,7 @@ def find_duplicates(source: Source, threshold: float | None = None) -> Duplicate
     ----------
     source : fitted GraphBuilder, or path of a graph folder
         A folder is read block by block; memory goes with the block and with the pairs that are found.
-    threshold : float from 0 to below 1, optional
+    threshold : float from 0 to below 1 or None, default=None
         0 finds exact copies only. By default 0.25; in fewer than five dimensions less, ``0.001 ** (1 / dimension)``,
         the ratio below which one in a thousand ordinary neighbours lies by chance. The dimension is the median of
         :func:`levina_bickel`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.extras import needed
 from asbc.kernels.margins import class_weights
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.source import Source, open_rows, row_blocks
@@ -38,6 +39,16 @@ class LabelIssues:
     See Also
     --------
     find_label_issues : looks for them.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1, (40, 2)) for c in (0, 9)])
+    >>> labels = np.repeat([0, 1], 40)
+    >>> labels[5] = 1
+    >>> issues = asbc.find_label_issues(asbc.GraphBuilder().fit(X), labels)
+    >>> issues.order[0], issues.suggested[5]
+    (np.int64(5), np.int64(0))
     """
 
     quality: NDArray[np.float64]
@@ -58,10 +69,8 @@ class LabelIssues:
         -------
         DataFrame with the node's number as its index and the columns given, suggested, quality and weight
         """
-        try:
+        with needed("to_frame", "experiments"):
             import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install 'asbc[experiments]'.") from error
         nodes = np.concatenate([self.order, np.flatnonzero(np.isnan(self.quality))])
         columns = {"given": self.given, "suggested": self.suggested, "quality": self.quality, "weight": self.weight}
         return pd.DataFrame(

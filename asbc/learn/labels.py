@@ -120,8 +120,9 @@ def encode_partial(
 
     Parameters
     ----------
-    labels : (n,) sequence of integers, strings or booleans, unlabelled ones among them
-    n : int, optional
+    labels : (n,) sequence of integers, strings or booleans
+        The label of every node, unlabelled ones among them.
+    n : int or None, default=None
         How many nodes there are, to check against.
     name : str, default="labels"
         What error messages call the argument.
@@ -132,6 +133,16 @@ def encode_partial(
         Class number of each node, -1 where it is unlabelled.
     classes : (c,) array
         The label that each class number stands for, sorted; at least one.
+
+    See Also
+    --------
+    decode_partial : the way back.
+
+    Examples
+    --------
+    >>> from asbc.learn.labels import encode_partial
+    >>> encode_partial(["cat", None, "ant"])
+    (array([ 1, -1,  0]), array(['ant', 'cat'], dtype='<U3'))
     """
     if labels is None:
         raise ValueError(f"{name} is None; one label per node is wanted, -1 or None where it is not known.")
@@ -160,7 +171,31 @@ def encode_partial(
 
 
 def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
-    """Labels by class number; where that is -1, what marks a node as unlabelled: -1, "" or, for booleans, None."""
+    """Labels by class number, with a mark where that is -1.
+
+    Parameters
+    ----------
+    codes : (n,) int64
+        Class number of each node, -1 where it is unlabelled.
+    classes : (c,) array
+        The label that each class number stands for.
+
+    Returns
+    -------
+    (n,) array
+        The labels; an unlabelled node is marked by -1, by "" among strings, or by None among booleans.
+
+    See Also
+    --------
+    encode_partial : the way there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.labels import decode_partial
+    >>> decode_partial(np.array([1, -1]), np.array(["ant", "cat"]))
+    array(['cat', ''], dtype='<U3')
+    """
     decoded = classes[np.maximum(codes, 0)]
     missing = codes < 0
     if missing.any():

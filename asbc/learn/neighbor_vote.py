@@ -20,8 +20,8 @@ class NeighborVote(PointClassifier):
 
     Parameters
     ----------
-    builder : GraphBuilder, optional
-        Finds and weighs the neighbours; a copy of it is fitted. By default ``GraphBuilder()``, whose NNK weights
+    builder : GraphBuilder or None, default=None
+        Finds and weighs the neighbours; a copy of it is fitted. None takes ``GraphBuilder()``, whose NNK weights
         vote best, with ``k_cand`` no larger than the number of other nodes.
     symmetric : bool, default=False
         Let the fitted nodes be judged over the symmetrised graph, where those vote too that have the node among their

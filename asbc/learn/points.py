@@ -20,7 +20,18 @@ SMALLEST_K = 8  # candidates that a builder asks for at least
 
 
 class UnreachedWarning(UserWarning):
-    """Some points have no neighbour that knows anything of the classes."""
+    """Some points have no neighbour that knows anything of the classes.
+
+    See Also
+    --------
+    GraphClassifier, NeighborVote : give it.
+
+    Examples
+    --------
+    >>> import warnings, asbc
+    >>> warnings.simplefilter("error", asbc.UnreachedWarning)  # stop rather than guess
+    >>> warnings.resetwarnings()
+    """
 
 
 class PointClassifier(ClassifierMixin, BaseEstimator):

@@ -64,8 +64,12 @@ class GraphProbe(Callback):
 
     Examples
     --------
-    >>> from asbc.learn import GraphProbe  # doctest: +SKIP
-    >>> trainer = lightning.Trainer(callbacks=[GraphProbe(loader, every_n_epochs=10)])  # doctest: +SKIP
+    >>> from asbc.learn import GraphProbe
+    >>> import lightning
+    >>> probe = GraphProbe([], every_n_epochs=10)
+    >>> trainer = lightning.Trainer(callbacks=[probe], logger=False, enable_checkpointing=False)
+    >>> probe in trainer.callbacks
+    True
     """
 
     def __init__(

@@ -134,7 +134,8 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
 
     Parameters
     ----------
-    graph : (n, n) CSR array without self loops, entries 0 or more
+    graph : (n, n) CSR array
+        Without self loops, entries 0 or more.
     codes : (n,) int
         Class numbers from 0; -1 for a node that does not vote.
     block : int, default=65536
@@ -145,6 +146,18 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
     predicted : (n,) int64
         Class number; -1 where nobody votes. A tie goes to the smaller class number: a graph does not keep who is
         nearest.
+
+    See Also
+    --------
+    loo_predict : the vote of a node's own row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.vote import graph_vote
+    >>> graph_vote(sparse.csr_array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), np.array([0, 1, 2]))
+    array([1, 0, 0])
     """
     n = graph.shape[0]
     if graph.shape != (n, n) or codes.shape != (n,):
