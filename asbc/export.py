@@ -172,7 +172,7 @@ def to_igraph(graph: sparse.csr_array):
     symmetric = abs(graph - graph.T).nnz == 0
     sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
     made = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
-    made.es["weight"] = weights
+    made.es["weight"] = weights.tolist()
     return made
 
 

@@ -74,7 +74,7 @@ class GraphClassifier(PointClassifier):
     >>> y = np.full(100, -1)
     >>> y[[3, 60]] = 0, 1
     >>> classifier = asbc.GraphClassifier().fit(X, y)
-    >>> (classifier.transduction_[:50] == 0).all(), (classifier.transduction_[50:] == 1).all()
+    >>> bool((classifier.transduction_[:50] == 0).all()), bool((classifier.transduction_[50:] == 1).all())
     (True, True)
     >>> classifier.predict([[7.0, 9.0]])
     array([1])

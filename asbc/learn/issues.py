@@ -47,8 +47,8 @@ class LabelIssues:
     >>> labels = np.repeat([0, 1], 40)
     >>> labels[5] = 1
     >>> issues = asbc.find_label_issues(asbc.GraphBuilder().fit(X), labels)
-    >>> issues.order[0], issues.suggested[5]
-    (np.int64(5), np.int64(0))
+    >>> int(issues.order[0]), int(issues.suggested[5])
+    (5, 0)
     """
 
     quality: NDArray[np.float64]
