@@ -80,7 +80,7 @@ def test_another_threshold_needs_no_new_search_and_groups_are_nested(copies, mon
     builder = asbc.GraphBuilder(k_cand=15).fit(copies)
     found = asbc.find_duplicates(builder, 0.4)
     wanted = {t: asbc.find_duplicates(builder, t) for t in (0.0, 0.2, 0.4, 0.7)}
-    monkeypatch.setattr("asbc.graph.search_neighbors", None)
+    monkeypatch.setattr("asbc.builder.search_neighbors", None)
     for threshold, other in wanted.items():
         again = found.at(threshold)
         assert [g.tolist() for g in again.groups] == [g.tolist() for g in other.groups]

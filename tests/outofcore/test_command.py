@@ -36,7 +36,7 @@ def test_command_line_errors(path, tmp_path, capsys):
         "--bandwidth must be spectral, perplexity, self_tuning, mean_knn, median_spectral, " in capsys.readouterr().err
     )
     assert main([str(path), str(tmp_path / "h"), "--ef-search", "9"]) == 1
-    assert "search='ivf' has no option 'ef_search'" in capsys.readouterr().err
+    assert "search='auto' has no option 'ef_search'" in capsys.readouterr().err
 
 
 def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):

@@ -34,17 +34,6 @@ def test_the_figure_is_small():
     assert (ROOT / image).stat().st_size < 300_000
 
 
-def test_the_python_example_works(tmp_path, monkeypatch, clouds):
-    import numpy as np
-
-    monkeypatch.chdir(tmp_path)
-    np.save("embeddings.npy", clouds[0].astype(np.float32))
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    names = {}
-    exec(code, names)
-    assert names["A"].shape == (240, 240) and names["A"].nnz and names["sigma"].shape == names["dimension"].shape
-
-
 def test_the_table_is_what_its_script_writes(outputs):
     spec = importlib.util.spec_from_file_location("readme_script", ROOT / "experiments" / "readme.py")
     script = importlib.util.module_from_spec(spec)
