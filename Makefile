@@ -33,8 +33,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The modules between vectors and a graph.
+CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,validation files dimension weights rows graph))
+
 check: lint
-	$(BIN)/python -m pytest -m "not slow" tests/kernels tests/neighbors tests/bandwidth tests/evaluate tests/learn tests/test_*.py
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" tests/kernels tests/neighbors tests/bandwidth $(CORE_TESTS)
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
