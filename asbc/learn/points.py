@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,12 @@ class UnreachedWarning(UserWarning):
     Examples
     --------
     >>> import warnings, asbc
-    >>> warnings.simplefilter("error", asbc.UnreachedWarning)  # stop rather than guess
-    >>> warnings.resetwarnings()
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", asbc.UnreachedWarning)  # stop rather than guess
     """
 
 
-class PointClassifier(ClassifierMixin, BaseEstimator):
+class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that knows something of the classes at every fitted node, and asks the nodes near a new point.
 
     A subclass sets `classes_`, `class_prior_` and, unless new points cannot be asked about, `builder_`; and it says
@@ -46,13 +47,13 @@ class PointClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     class_prior_: NDArray[np.float64]
 
+    @abstractmethod
     def default_builder(self) -> GraphBuilder:
         """The builder that takes the place of None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evidence(self) -> Any:
         """(n, c) array or sparse array: how much each fitted node speaks for each class."""
-        raise NotImplementedError
 
     def fit_builder(self, vectors: NDArray[np.floating]) -> GraphBuilder:
         """Fit a copy of `builder` to checked vectors; the default one takes fewer candidates if nodes are few."""

@@ -17,7 +17,8 @@ from asbc.validation import Floats
 FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
 # What a distance costs in inverted lists, where the one in exact search costs 1: products of many small pieces, the
-# rows of a list copied together, and the centroids' own share. Measured; see `experiments/benchmark_scale.py`.
+# rows of a list copied together, and the centroids' own share. Where lists are long it was 1.4 to 3 times as much, so
+# this leans towards exact search.
 LIST_COST = 3.0
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 HOPELESS = 1.5  # if rough lists cost so many times what exact search does, better ones need not be tried
