@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test lint bench notebooks clean
+.PHONY: help demo check test faults lint bench notebooks clean
 
 help:
 	@echo "make demo       set up what experiments need, and compare graph methods on the bundled sample"
 	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
 	@echo "make test       the same with the whole test suite"
+	@echo "make faults     break builds, embeddings and sweeps in every way we know, and count what follows (an hour)"
 	@echo "make bench      time the library against plain NumPy/SciPy and print the ratios"
 	@echo "make notebooks  execute the notebooks anew"
 	@echo "make clean      remove the virtual environment and caches"
@@ -41,6 +42,9 @@ check: lint
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --campaign docs/reliability.md tests/faults
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py

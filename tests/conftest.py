@@ -7,11 +7,24 @@ import asbc
 
 HERE = Path(__file__).parent
 # Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
-SLOW = ("embeddings", "experiments", "outofcore", "report", "runs")
+SLOW = ("embeddings", "experiments", "faults", "outofcore", "report", "runs")
 # Folders whose tests share something that takes long to make: with several workers, one of them has it.
 TOGETHER = ("embeddings", "report")
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
-LONG = ("embeddings", "nn_descent", "outofcore/test_engine.py", "report", "runs", "test_notebooks.py", "outofcore")
+LONG = (
+    "embeddings",
+    "nn_descent",
+    "outofcore/test_engine.py",
+    "report",
+    "runs",
+    "test_notebooks.py",
+    "outofcore",
+    "faults",
+)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--campaign", metavar="PAGE", help="run all of tests/faults; the table of counts goes to PAGE")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,64 @@
+"""How much of the fault campaign is run, and the table of what it did."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROW = "fault"  # name of the property by which a test hands a row of the table to the one who prints it
+BEGIN, END = "<!-- counts -->", "<!-- end of counts -->"
+
+
+@pytest.fixture
+def campaign(request):
+    """Whether all of it is run, as `make faults` does; otherwise a small part of each kind."""
+    return bool(request.config.getoption("--campaign"))
+
+
+@pytest.fixture
+def some(campaign):
+    """A function (things, few): all of them in the campaign, otherwise a few that are spread evenly."""
+
+    def chosen(things, few):
+        things = list(things)
+        if campaign or len(things) <= few:
+            return things
+        return [things[round(place * (len(things) - 1) / max(1, few - 1))] for place in range(few)]
+
+    return chosen
+
+
+@pytest.fixture
+def counted(record_property):
+    """A function (fault, where, outcomes), which adds a row to the table of counts.
+
+    `outcomes` says how often each thing followed, such as ``{"went on to the same bytes": 143}``.
+    """
+
+    def count(fault, where, outcomes):
+        record_property(ROW, [fault, where, dict(Counter(outcomes))])
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    target = config.getoption("--campaign", None)
+    reports = terminalreporter.getreports("passed")
+    rows = [value for report in reports for name, value in report.user_properties if name == ROW]
+    if not target or not rows:
+        return
+    table = _table(rows)
+    terminalreporter.write_line(table)
+    page = Path(target)
+    if page.is_file():
+        text = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table}\n{END}", page.read_text(), flags=re.DOTALL)
+        page.write_text(text)
+
+
+def _table(rows):
+    lines = ["| what was done | to | times | what followed |", "| --- | --- | ---: | --- |"]
+    for fault, where, outcomes in sorted(rows, key=lambda row: row[:2]):
+        followed = "; ".join(f"{times:,} {what}" for what, times in outcomes.items() if times)
+        lines.append(f"| {fault} | {where} | {sum(outcomes.values()):,} | {followed} |")
+    return "\n".join(lines)

@@ -1,0 +1,148 @@
+"""Processes that are killed at a chosen file operation, as when the power goes.
+
+`operations` runs a function in a process of its own and lists what it did to files, in order; `killed_at` runs it again
+and kills it at one of these. Most operations are killed just before they are done; of a write, half the bytes arrive.
+"""
+
+import builtins
+import io
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.forked import PROCESSES
+
+# What Python tells audit hooks of, and which argument of the event is the path.
+_AUDITED = {"os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0, "os.link": 1}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def operations(target, arguments, folder, preload=()):
+    """What ``target(*arguments)`` does to files in `folder`, in order: such as ``["os.mkdir g", "open g/plan.json"]``.
+
+    Parameters
+    ----------
+    target : function
+        Of a module that can be imported; what it prints is not shown. It may end by ``sys.exit(0)``.
+    folder : path
+        Only what happens in it counts.
+    preload : list of str, optional
+        Modules that the process is to find imported.
+    """
+    done, code, output = _run(target, arguments, folder, None, preload)
+    assert code == 0, output
+    return done
+
+
+def killed_at(number, target, arguments, folder, preload=()):
+    """Kill ``target(*arguments)`` at the operation of that number, from 0 on; True unless it had ended before."""
+    _, code, output = _run(target, arguments, folder, number, preload)
+    assert code in (0, -signal.SIGKILL), output
+    return code != 0
+
+
+def _run(target, arguments, folder, stop, preload):
+    PROCESSES.set_forkserver_preload(["tests.faults.kills", *preload])
+    with tempfile.TemporaryDirectory(prefix="killed-") as notes:
+        child = PROCESSES.Process(target=_watched, args=(target, arguments, os.path.realpath(folder), stop, notes))
+        child.start()
+        child.join()
+        done = Path(notes, "operations").read_text().splitlines()
+        return done, child.exitcode, Path(notes, "output").read_text(errors="replace")
+
+
+def _watched(target, arguments, folder, stop, notes):
+    log = os.open(os.path.join(notes, "operations"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    output = os.open(os.path.join(notes, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(output, number)
+    _Watch(folder, stop, log).begin()
+    target(*arguments)
+
+
+class _Watch:
+    """Counts what happens to files in a folder, and ends the process at operation `stop`."""
+
+    def __init__(self, folder, stop, log):
+        self.folder, self.stop, self.log = folder, stop, log
+        self.count = 0
+
+    def begin(self):
+        sys.addaudithook(self.audit)
+        self.open = io.open
+        io.open = builtins.open = self.opened
+        for name in ("fsync", "posix_fallocate"):
+            if hasattr(os, name):
+                setattr(os, name, self.announced(name, getattr(os, name)))
+
+    def audit(self, event, arguments):
+        if event == "open":
+            path, _, flags = arguments
+            if (flags or 0) & _WRITING and self.inside(path):
+                self.note("open", path)
+        elif event in _AUDITED:
+            path = arguments[_AUDITED[event]]
+            # With a descriptor of its folder, as shutil.rmtree has it, a path is only a name.
+            if isinstance(path, int) or self.inside(path) or (event != "os.rename" and arguments[-1] not in (-1, None)):
+                self.note(event, path)
+
+    def opened(self, file, mode="r", *rest, **more):
+        found = self.open(file, mode, *rest, **more)
+        writing = set(mode) & set("wax+") and self.inside(file)
+        return _Torn(found, file, self) if writing else found
+
+    def announced(self, name, function):
+        def announce(*arguments):
+            self.note(name, "")
+            return function(*arguments)
+
+        return announce
+
+    def inside(self, path):
+        if isinstance(path, int) or path is None:
+            return False
+        return os.path.abspath(os.fsdecode(path)).startswith(self.folder)
+
+    def note(self, what, path, last_words=None):
+        place = path if isinstance(path, int) else os.path.relpath(os.fsdecode(path), self.folder) if path else ""
+        os.write(self.log, f"{what} {place}\n".encode())
+        if self.count == self.stop:
+            if last_words is not None:
+                last_words()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+
+class _Torn:
+    """A file whose writes count; of the last one before the process is killed, half arrives."""
+
+    def __init__(self, file, path, watch):
+        self._file, self._path, self._watch = file, path, watch
+
+    def write(self, content):
+        def half():
+            whole = content if isinstance(content, str) else memoryview(content).cast("B")
+            self._file.write(whole[: len(whole) // 2])
+            self._file.flush()
+
+        self._watch.note("write", self._path, half)
+        return self._file.write(content)
+
+    def truncate(self, *size):
+        self._watch.note("truncate", self._path)
+        return self._file.truncate(*size)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __iter__(self):
+        return iter(self._file)
+
+    def __enter__(self):
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        return self._file.__exit__(*error)
