@@ -206,7 +206,7 @@ def to_anndata(builder: GraphBuilder, adata: Any = None):
     >>> adata.obsp["distances"].shape, adata.uns["neighbors"]["params"]["n_neighbors"]
     ((50, 50), 10)
     """
-    with needed("to_anndata", "peers"):
+    with needed("to_anndata", "h5ad"):
         import anndata
     check_is_fitted(builder)
     if adata is None:

@@ -46,3 +46,42 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` with a temporary name in the same folder, then give the file its real name."""
     with whole_path(path) as temporary:
         write(temporary)
+
+
+# The first bytes of a file of each format.
+_STARTS = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet", b"\x89HDF\r\n": ".h5ad"}
+
+
+def content_of(path: Path) -> str | None:
+    """The suffix that a file of vectors should have by its first bytes; None where they do not tell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from asbc.files import content_of
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "vectors.npy"
+    ...     size = path.write_text("0.5,1.5")
+    ...     print(content_of(path))
+    .csv
+    """
+    with path.open("rb") as file:
+        head = file.read(4096)
+    for start, suffix in _STARTS.items():
+        if head.startswith(start):
+            return suffix
+    try:
+        head[: 4096 - 3].decode()  # a character at the end may be cut
+    except UnicodeDecodeError:
+        return None
+    return ".csv" if head and b"\0" not in head else None
+
+
+def misnamed(path: Path) -> str | None:
+    """What to say of a file whose first bytes are of another format than its name says; None where all is well."""
+    found = content_of(path)
+    if found is None or found == path.suffix.lower():
+        return None
+    what = "plain text, such as CSV" if found == ".csv" else f"a {found} file"
+    return f"{path}: not a {path.suffix} file but {what}; rename it to {path.stem}{found}"

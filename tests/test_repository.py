@@ -112,7 +112,7 @@ def test_every_dependency_has_a_lower_bound(project):
 
 
 def test_all_is_what_a_user_can_use(project):
-    wanted = {"experiments", "embed", "hf", "wandb", "scale", "slurm"}
+    wanted = {"experiments", "embed", "h5ad", "hf", "wandb", "scale", "slurm"}
     assert installed(project, ["all"]) - {"all"} == wanted
     assert installed(project, ["dev"]) >= {"all", "peers"}
 

@@ -6,10 +6,8 @@ import hashlib
 import math
 import re
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,48 +92,8 @@ def read_array(path: Path) -> NDArray:
         raise ValueError(f"{path}: not a .npy file of plain numbers or strings ({error})") from error
 
 
-def read_npz(source: Path | IO[bytes], name: str) -> tuple[NDArray, NDArray | None]:
-    """Vectors and labels of an ``.npz`` file, and nothing else that may be in it.
-
-    Parameters
-    ----------
-    source : path or file
-        The vectors are called ``embeddings``, or are the only 2-D array; the labels, if any, are called ``labels``.
-    name : str
-        What to call it in an error.
-    """
-    if isinstance(source, Path) and not source.exists():
-        raise FileNotFoundError(f"{name}: no such file")
-    try:
-        with zipfile.ZipFile(source) as archive:
-            entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-            sizes = {entry.filename.removesuffix(".npy"): _declared(archive, entry) for entry in entries}
-        if not isinstance(source, Path):
-            source.seek(0)
-        tables = [key for key, (shape, _) in sizes.items() if len(shape) == 2]
-        key = "embeddings" if "embeddings" in sizes else tables[0] if len(tables) == 1 else None
-        if key is None:
-            raise LookupError(
-                f"{name}: an array called 'embeddings' is wanted, or just one of shape (n, d); "
-                f"got { ({key: shape for key, (shape, _) in sizes.items()}) }"
-            )
-        wanted = [key, *(["labels"] if "labels" in sizes else [])]
-        needed, free = sum(sizes[each][1] for each in wanted), _free_memory()
-        if free is not None and needed > free:
-            raise LookupError(
-                f"{name}: unpacked, its arrays take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free; "
-                "save the vectors as .npy, which is read piece by piece"
-            )
-        with np.load(source, allow_pickle=False) as arrays:
-            return arrays[key], arrays["labels"] if "labels" in sizes else None
-    except LookupError as error:
-        raise ValueError(str(error.args[0])) from None
-    except (ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{name}: not an .npz file of plain numbers and strings ({error})") from error
-
-
-def _declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[int, ...], int]:
-    """Shape and bytes that an array of an ``.npz`` file says it has, without reading it."""
+def declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype and bytes that an array of an ``.npz`` file says it has, without reading it."""
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -143,7 +101,17 @@ def _declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[i
     size = math.prod(shape) * dtype.itemsize
     if size > entry.file_size and not dtype.hasobject:
         raise ValueError(f"{entry.filename} says that it has shape {shape}, but is {entry.file_size} bytes long")
-    return shape, size
+    return shape, dtype, size
+
+
+def fits_memory(needed: int, origin: str) -> None:
+    """Refuse to unpack what does not fit into memory, where the system says how much there is."""
+    free = _free_memory()
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{origin}: unpacked, its arrays take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free; "
+            "save the vectors as .npy, which is read piece by piece"
+        )
 
 
 def _free_memory() -> int | None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from asbc.embeddings.arrays import Embeddings, check_arrays, read_array, read_npz
+from asbc.embeddings.arrays import Embeddings
+from asbc.embeddings.contents import npz_contents
 from asbc.embeddings.download import DownloadError, fetch_all
 from asbc.embeddings.lightly import INSTEAD, lightly_weights
 from asbc.embeddings.published import published_embeddings
+from asbc.embeddings.reading import read_vectors
 from asbc.embeddings.store import Store, read_entry
 from asbc.extras import needed
 
@@ -30,11 +32,14 @@ class Files:
     Parameters
     ----------
     path : str
-        A ``.npy`` file of shape (n, d), which is memory-mapped; or an ``.npz`` file whose vectors are called
-        ``embeddings`` (or are its only 2-D array) and whose labels, if any, are called ``labels``; or the
-        folder of an entry of the store.
+        A file of vectors: ``.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.h5ad``; or the folder of an entry of the
+        store. See `asbc.embeddings.reading.read_vectors`, also for the next three.
     labels : str, optional
-        A ``.npy`` file of shape (n,); takes the place of labels in the ``.npz`` file or the entry.
+        Another file with the labels; takes the place of labels in `path`.
+    vectors : str, optional
+        Name of the vectors in `path`, where it cannot be told.
+    label : str, optional
+        Name of the array or column with the labels, where it cannot be told.
     name : str, optional
         The data set's name; the file's name, or the one an entry has, where it is not given.
     encoder : str
@@ -43,25 +48,19 @@ class Files:
 
     path: str | None = None
     labels: str | None = None
+    vectors: str | None = None
+    label: str | None = None
     name: str | None = None
     encoder: str = "files"
 
     def load(self) -> Embeddings:
         if not self.path:
-            raise ValueError("path: the .npy or .npz file with your embeddings is wanted, got none")
+            raise ValueError("path: the file with your embeddings is wanted (embedding.path=vectors.npy), got none")
         path = Path(self.path).expanduser()
         stored = read_entry(path) if (path / "manifest.json").is_file() else None
         if stored and not self.labels:
             return replace(stored, name=self.name or stored.name, encoder=self._encoder(stored))
-        if stored:
-            vectors, labels = stored.vectors, None
-        else:
-            vectors, labels = read_npz(path, str(path)) if path.suffix == ".npz" else (read_array(path), None)
-        if self.labels:
-            labels = np.asarray(read_array(Path(self.labels).expanduser()))
-        if labels is not None and labels.dtype.kind == "f" and np.array_equal(labels, labels.astype(np.int64)):
-            labels = labels.astype(np.int64)
-        check_arrays(vectors, labels, str(path))
+        vectors, labels = read_vectors(path, self.labels, vectors=self.vectors, label=self.label)
         name = self.name or (stored.name if stored else path.stem)
         return Embeddings(vectors, labels, name, self._encoder(stored))
 
@@ -87,8 +86,8 @@ class Clinc100:
 
     def load(self) -> Embeddings:
         with resources.files("asbc").joinpath("data", "clinc100.npz").open("rb") as file:
-            vectors, labels = read_npz(file, "clinc100.npz")
-        assert labels is not None
+            arrays = npz_contents(file, "clinc100.npz")
+            vectors, labels = arrays.get("embeddings"), arrays.get("labels")
         return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), "clinc100", "minilm")
 
 

@@ -152,7 +152,7 @@ def encode_partial(
         raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
     if n is not None and len(array) != n:
         raise ValueError(f"{name} must have one entry per node: {n} wanted, got {len(array)}.")
-    unlabelled = _unlabelled(array)
+    unlabelled = is_unlabelled(array)
     if unlabelled.all():
         raise ValueError(f"{name} must have at least one label; all {len(array)} entries are unlabelled.")
     known = array[~unlabelled]
@@ -208,7 +208,16 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
     return decoded
 
 
-def _unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
+def is_unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries stand for no label: -1 (a number), NaN, None and empty strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.labels import is_unlabelled
+    >>> is_unlabelled(np.array(["cat", "", None, -1], dtype=object))
+    array([False,  True,  True,  True])
+    """
     if array.dtype.kind in "US":
         return np.char.str_len(array) == 0
     if array.dtype.kind == "f":

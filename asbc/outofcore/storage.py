@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from asbc.files import whole_file
+from asbc.files import misnamed, whole_file
 from asbc.neighbors.types import Neighbors
 
 FORMAT = 1  # number of the layout above; it rises when older versions could no longer read it
@@ -219,7 +219,7 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file.") from None
     except ValueError as error:
-        raise GraphFileError(f"{path}: not a readable .npy file ({error}).") from error
+        raise GraphFileError(misnamed(path) or f"{path}: not a readable .npy file ({error}).") from error
     if found_dtype.hasobject:
         raise GraphFileError(f"{path}: holds Python objects; plain numbers are wanted.")
     size = path.stat().st_size

@@ -112,7 +112,7 @@ NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]])
         ({"embeddings": np.ones((0, 3))}, r"shape \(n, d\), got \(0, 3\)"),
         ({"embeddings": np.ones((3, 2), int)}, "floating point, got dtype int"),
         ({"embeddings": np.array([[object()]])}, "not an .npz file of plain numbers"),
-        ({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, "called 'embeddings' is wanted"),
+        ({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, r"it has a \(3, 2\) float64, b .* Say which: vectors=a"),
         ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "integers or strings"),
     ],
 )
