@@ -48,6 +48,8 @@ class Contents:
         Names that can be labels.
     get : callable
         From a name to its array.
+    numbers : sequence of str, default=()
+        Columns that a pattern for vectors picks from.
     example : str, default="NAME"
         A name to give, where nothing better can be proposed.
     """
@@ -57,6 +59,7 @@ class Contents:
     tables: list[str]
     columns: list[str]
     get: Callable[[str], NDArray]
+    numbers: Sequence[str] = ()
     example: str = "NAME"
 
     def vectors(self, wanted: str | None) -> tuple[str, NDArray]:
@@ -82,7 +85,7 @@ class Contents:
         if name is not None:
             return name, self.get(name)
         # A column of classes names some of them more than once; one that does not is of ids, texts or the like.
-        others = [name for name in self.columns if not fnmatch.fnmatchcase(name, besides)]
+        others = [n for n in self.columns if n not in self.numbers or not fnmatch.fnmatchcase(n, besides)]
         found = {name: array for name in others if _classes(array := self.get(name), n)}
         if len(found) > 1:
             log.warning(
@@ -185,6 +188,7 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
         lists or _series(numbers, frame),
         columns,
         get,
+        numbers,
         example="'*'",
     )
     return contents
