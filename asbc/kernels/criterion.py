@@ -10,12 +10,14 @@ Pair distances come as :func:`asbc.kernels.distances.neighborhood_distances` giv
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit, prange
+import math
 
-from asbc.kernels.distances import NODES_PER_TASK
+import numpy as np
+from numba import njit
+
 from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat, store
-from asbc.kernels.spectrum import effective_ranks, workspace_size
+from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
+from asbc.kernels.threads import share_out
 
 # Bounds on r are loosened by k times this: a hundred times the rounding error of a computed rank.
 _SLACK = 1e-11
@@ -25,7 +27,7 @@ _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 _SECTIONS = 26
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _kernel_sums(pairs, k, sigma):
     """Log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``.
 
@@ -46,13 +48,13 @@ def _kernel_sums(pairs, k, sigma):
     return slope, (k + 2.0 * lane_sum(square)) / (k * k)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _plogp(share):
     """``share * log(share)``, 0 at 0."""
-    return share * np.log(share) if share > 0.0 else 0.0
+    return share * math.log(share) if share > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def rank_bounds(purity, k):
     """The least and the largest effective rank that k eigenvalue shares with this sum of squares can have.
 
@@ -60,15 +62,15 @@ def rank_bounds(purity, k):
     one smaller, largest for one share above k - 1 equal ones.
     """
     purity = min(max(purity, 1.0 / k), 1.0)
-    m = min(max(np.floor(1.0 / purity), 1.0), k - 1.0)
-    a = (1.0 + np.sqrt(max(0.0, 1.0 - (m + 1.0) * (1.0 - purity) / m))) / (m + 1.0)
-    low = np.exp(-m * _plogp(a) - _plogp(1.0 - m * a))
-    x = np.sqrt(max(0.0, (purity * k - 1.0) / (k - 1.0)))
-    high = np.exp(-_plogp((1.0 + (k - 1.0) * x) / k) - (k - 1.0) * _plogp((1.0 - x) / k))
+    m = min(max(math.floor(1.0 / purity), 1.0), k - 1.0)
+    a = (1.0 + math.sqrt(max(0.0, 1.0 - (m + 1.0) * (1.0 - purity) / m))) / (m + 1.0)
+    low = math.exp(-m * _plogp(a) - _plogp(1.0 - m * a))
+    x = math.sqrt(max(0.0, (purity * k - 1.0) / (k - 1.0)))
+    high = math.exp(-_plogp((1.0 + (k - 1.0) * x) / k) - (k - 1.0) * _plogp((1.0 - x) / k))
     return low - _SLACK * k, high + _SLACK * k
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _objective(rank, target, slope, slope_max):
     """The criterion J."""
     # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
@@ -76,20 +78,20 @@ def _objective(rank, target, slope, slope_max):
     return abs(rank - target) / target + flatness
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _objective_bound(low, high, target, slope, slope_max):
     """The least J that is possible with a rank between `low` and `high`."""
     return _objective(min(max(target, low), high), target, slope, slope_max)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _spread(pairs, k, lane, interleaved):
     """Copy a node's pair distances into its lane of an array in which the same pair of all lanes lies side by side."""
     for t in range(k * (k - 1) // 2):
         interleaved[t * LANES + lane] = pairs[t]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _lane_kernels(interleaved, factors, k, A):
     """Lower triangles of the lanes' kernels, from their pair distances and ``factors = -1 / (2 sigma^2)``."""
     factor = load(factors, 0)
@@ -105,7 +107,7 @@ def _lane_kernels(interleaved, factors, k, A):
         target += LANES
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _next_grid_point(bounds, n_grid, best, best_value):
     """The unsolved grid point with the least bound on J, or -1 when none of them can win any more.
 
@@ -120,7 +122,82 @@ def _next_grid_point(bounds, n_grid, best, best_value):
     return -1
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
+def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, objective, slope_max, solved):
+    n_grid = grid.shape[1]
+    A = np.empty(k * (k + 1) // 2 * LANES)
+    work = np.empty(WORK_PER_ROW * k)
+    interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+    factors = np.zeros(LANES)
+    ranks = np.empty(LANES)
+    node = np.empty(LANES, np.int64)
+    for lane in range(LANES):
+        node[lane] = -1
+    point = np.empty(LANES, np.int64)
+    slopes = np.empty((LANES, n_grid))
+    low = np.empty((LANES, n_grid))
+    high = np.empty((LANES, n_grid))
+    bounds = np.empty((LANES, n_grid))
+    upcoming = first
+    # Eight nodes are worked on at a time, one per lane. A node keeps its lane until its minimum is certain; then
+    # the next node takes the lane over, so that no lane waits for the slowest.
+    while True:
+        busy = False
+        for lane in range(LANES):
+            i = node[lane]
+            if i < 0 and upcoming < last:
+                i = upcoming
+                upcoming += 1
+                node[lane] = i
+                objective[i] = np.inf
+                slope_max[i] = 0.0
+                _spread(pairs[i], k, lane, interleaved)
+                for g in range(n_grid):
+                    slopes[lane, g], purity = _kernel_sums(pairs[i], k, grid[i, g])
+                    low[lane, g], high[lane, g] = rank_bounds(purity, k)
+                    slope_max[i] = max(slope_max[i], slopes[lane, g])
+                for g in range(n_grid):
+                    bounds[lane, g] = -1.0
+                    if prune:
+                        bounds[lane, g] = _objective_bound(
+                            low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
+                        )
+                point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
+            if i >= 0:
+                busy = True
+                factors[lane] = -0.5 / grid[i, point[lane]] ** 2
+        if not busy:
+            break
+        _lane_kernels(interleaved, factors, k, A)
+        effective_ranks(A, k, work, ranks)
+        for lane in range(LANES):
+            i = node[lane]
+            if i < 0:
+                continue
+            g = point[lane]
+            solved[i] += 1
+            bounds[lane, g] = np.inf
+            value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
+            if value < objective[i] or (value == objective[i] and g < choice[i]):
+                choice[i] = g
+                objective[i] = value
+                rank[i] = ranks[lane]
+                slope[i] = slopes[lane, g]
+            if prune:
+                for h in range(n_grid):
+                    if h < g:
+                        low[lane, h] = max(low[lane, h], ranks[lane] - _SLACK * k)
+                    elif h > g:
+                        high[lane, h] = min(high[lane, h], ranks[lane] + _SLACK * k)
+                    if bounds[lane, h] < np.inf:
+                        bounds[lane, h] = _objective_bound(
+                            low[lane, h], high[lane, h], targets[i], slopes[lane, h], slope_max[i]
+                        )
+            point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
+            if point[lane] < 0:
+                node[lane] = -1
+
+
 def search_grid(pairs, grid, targets, k, prune):
     """The grid point of least J for every node.
 
@@ -140,151 +217,61 @@ def search_grid(pairs, grid, targets, k, prune):
     slope_max : (m,) float64, over the grid
     solved : (m,) int64, eigenproblems solved
     """
-    m, n_grid = grid.shape
-    choice = np.zeros(m, np.int64)
-    rank = np.empty(m)
-    slope = np.empty(m)
-    objective = np.empty(m)
-    slope_max = np.empty(m)
-    solved = np.zeros(m, np.int64)
-    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
-        A = np.empty(k * (k + 1) // 2 * LANES)
-        work = np.empty(workspace_size(k))
-        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
-        factors = np.zeros(LANES)
-        ranks = np.empty(LANES)
-        node = np.full(LANES, -1, np.int64)
-        point = np.empty(LANES, np.int64)
-        slopes = np.empty((LANES, n_grid))
-        low = np.empty((LANES, n_grid))
-        high = np.empty((LANES, n_grid))
-        bounds = np.empty((LANES, n_grid))
-        upcoming = chunk * NODES_PER_TASK
-        end = min(m, upcoming + NODES_PER_TASK)
-        # Eight nodes are worked on at a time, one per lane. A node keeps its lane until its minimum is certain; then
-        # the next node takes the lane over, so that no lane waits for the slowest.
-        while True:
-            busy = False
-            for lane in range(LANES):
-                i = node[lane]
-                if i < 0 and upcoming < end:
-                    i = upcoming
-                    upcoming += 1
-                    node[lane] = i
-                    objective[i] = np.inf
-                    slope_max[i] = 0.0
-                    _spread(pairs[i], k, lane, interleaved)
-                    for g in range(n_grid):
-                        slopes[lane, g], purity = _kernel_sums(pairs[i], k, grid[i, g])
-                        low[lane, g], high[lane, g] = rank_bounds(purity, k)
-                        slope_max[i] = max(slope_max[i], slopes[lane, g])
-                    for g in range(n_grid):
-                        bounds[lane, g] = -1.0
-                        if prune:
-                            bounds[lane, g] = _objective_bound(
-                                low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
-                            )
-                    point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
-                if i >= 0:
-                    busy = True
-                    factors[lane] = -0.5 / grid[i, point[lane]] ** 2
-            if not busy:
-                break
-            _lane_kernels(interleaved, factors, k, A)
-            effective_ranks(A, k, work, ranks)
-            for lane in range(LANES):
-                i = node[lane]
-                if i < 0:
-                    continue
-                g = point[lane]
-                solved[i] += 1
-                bounds[lane, g] = np.inf
-                value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
-                if value < objective[i] or (value == objective[i] and g < choice[i]):
-                    choice[i] = g
-                    objective[i] = value
-                    rank[i] = ranks[lane]
-                    slope[i] = slopes[lane, g]
-                if prune:
-                    for h in range(n_grid):
-                        if h < g:
-                            low[lane, h] = max(low[lane, h], ranks[lane] - _SLACK * k)
-                        elif h > g:
-                            high[lane, h] = min(high[lane, h], ranks[lane] + _SLACK * k)
-                        if bounds[lane, h] < np.inf:
-                            bounds[lane, h] = _objective_bound(
-                                low[lane, h], high[lane, h], targets[i], slopes[lane, h], slope_max[i]
-                            )
-                point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
-                if point[lane] < 0:
-                    node[lane] = -1
+    m = len(grid)
+    choice, solved = np.zeros((2, m), np.int64)
+    rank, slope, objective, slope_max = np.empty((4, m))
+    share_out(_search, m, pairs, grid, targets, k, prune, choice, rank, slope, objective, slope_max, solved)
     return choice, rank, slope, objective, slope_max, solved
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def evaluate_at(pairs, sigma, k):
-    """Effective rank and slope of every node's kernel at its own bandwidth: two (m,) arrays.
-
-    `pairs` is (m, pair_count(k)), `sigma` (m,).
-    """
-    m = sigma.shape[0]
-    rank = np.empty(m)
-    slope = np.empty(m)
-    groups = (m + LANES - 1) // LANES
-    for group in prange(groups):
-        A = np.empty(k * (k + 1) // 2 * LANES)
-        work = np.empty(workspace_size(k))
-        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
-        factors = np.zeros(LANES)
-        ranks = np.empty(LANES)
-        start = group * LANES
-        count = min(m - start, LANES)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _evaluate(first, last, pairs, sigma, k, rank, slope):
+    A = np.empty(k * (k + 1) // 2 * LANES)
+    work = np.empty(WORK_PER_ROW * k)
+    interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+    factors = np.zeros(LANES)
+    ranks = np.empty(LANES)
+    for start in range(first, last, LANES):
+        count = min(last - start, LANES)
         for lane in range(count):
             _spread(pairs[start + lane], k, lane, interleaved)
             factors[lane] = -0.5 / sigma[start + lane] ** 2
             slope[start + lane] = _kernel_sums(pairs[start + lane], k, sigma[start + lane])[0]
         _lane_kernels(interleaved, factors, k, A)
         effective_ranks(A, k, work, ranks)
-        rank[start : start + count] = ranks[:count]
+        for lane in range(count):
+            rank[start + lane] = ranks[lane]
+
+
+def evaluate_at(pairs, sigma, k):
+    """Effective rank and slope of every node's kernel at its own bandwidth: two (m,) arrays.
+
+    `pairs` is (m, pair_count(k)), `sigma` (m,).
+    """
+    rank, slope = np.empty((2, len(sigma)))
+    share_out(_evaluate, len(sigma), pairs, sigma, k, rank, slope)
     return rank, slope
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
-def refine(pairs, low, high, targets, slope_max, k):
-    """Least J between two bandwidths, by golden sections of their logarithm.
-
-    Parameters
-    ----------
-    pairs : (m, pair_count(k)); low, high, targets, slope_max : (m,)
-
-    Returns
-    -------
-    sigma, rank, slope, objective : (m,) float64
-    """
-    m = low.shape[0]
-    sigma = np.empty(m)
-    rank = np.empty(m)
-    slope = np.empty(m)
-    objective = np.empty(m)
-    groups = (m + LANES - 1) // LANES
-    for group in prange(groups):
-        A = np.empty(k * (k + 1) // 2 * LANES)
-        work = np.empty(workspace_size(k))
-        interleaved = np.zeros(k * (k - 1) // 2 * LANES)
-        factors = np.zeros(LANES)
-        ranks = np.empty(LANES)
-        left = np.empty(LANES)
-        right = np.empty(LANES)
-        position = np.empty((2, LANES))
-        value = np.empty((2, LANES))
-        side = np.empty(LANES, np.int64)
-        start = group * LANES
-        count = min(m - start, LANES)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective):
+    A = np.empty(k * (k + 1) // 2 * LANES)
+    work = np.empty(WORK_PER_ROW * k)
+    interleaved = np.zeros(k * (k - 1) // 2 * LANES)
+    factors = np.zeros(LANES)
+    ranks = np.empty(LANES)
+    left = np.empty(LANES)
+    right = np.empty(LANES)
+    position = np.empty((2, LANES))
+    value = np.empty((2, LANES))
+    side = np.empty(LANES, np.int64)
+    for start in range(first, last, LANES):
+        count = min(last - start, LANES)
         for lane in range(count):
             i = start + lane
             _spread(pairs[i], k, lane, interleaved)
-            left[lane] = np.log(low[i])
-            right[lane] = np.log(high[i])
+            left[lane] = math.log(low[i])
+            right[lane] = math.log(high[i])
             width = right[lane] - left[lane]
             position[0, lane] = right[lane] - _GOLDEN * width
             position[1, lane] = left[lane] + _GOLDEN * width
@@ -309,12 +296,12 @@ def refine(pairs, low, high, targets, slope_max, k):
                         value[0, lane] = value[1, lane]
                         position[1, lane] = left[lane] + _GOLDEN * (right[lane] - left[lane])
                         side[lane] = 1
-                factors[lane] = -0.5 / np.exp(position[side[lane], lane]) ** 2
+                factors[lane] = -0.5 / math.exp(position[side[lane], lane]) ** 2
             _lane_kernels(interleaved, factors, k, A)
             effective_ranks(A, k, work, ranks)
             for lane in range(count):
                 i = start + lane
-                here = np.exp(position[side[lane], lane])
+                here = math.exp(position[side[lane], lane])
                 slope_here = _kernel_sums(pairs[i], k, here)[0]
                 found = _objective(ranks[lane], targets[i], slope_here, slope_max[i])
                 value[side[lane], lane] = found
@@ -323,15 +310,34 @@ def refine(pairs, low, high, targets, slope_max, k):
                     rank[i] = ranks[lane]
                     slope[i] = slope_here
                     objective[i] = found
+
+
+def refine(pairs, low, high, targets, slope_max, k):
+    """Least J between two bandwidths, by golden sections of their logarithm.
+
+    Parameters
+    ----------
+    pairs : (m, pair_count(k)); low, high, targets, slope_max : (m,)
+
+    Returns
+    -------
+    sigma, rank, slope, objective : (m,) float64
+    """
+    sigma, rank, slope, objective = np.empty((4, len(low)))
+    share_out(_refine, len(low), pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective)
     return sigma, rank, slope, objective
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slopes(first, last, pairs, grid, k, out):
+    for i in range(first, last):
+        out[i] = 0.0
+        for g in range(grid.shape[1]):
+            out[i] = max(out[i], _kernel_sums(pairs[i], k, grid[i, g])[0])
+
+
 def grid_slopes(pairs, grid, k):
     """The largest slope over each node's grid: (m,) float64."""
-    m, n_grid = grid.shape
-    out = np.zeros(m)
-    for i in prange(m):
-        for g in range(n_grid):
-            out[i] = max(out[i], _kernel_sums(pairs[i], k, grid[i, g])[0])
+    out = np.empty(len(grid))
+    share_out(_slopes, len(grid), pairs, grid, k, out)
     return out

@@ -12,10 +12,12 @@ import operator
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.typing.templates import ConcreteTemplate, infer_global
+from numba.core.typing.templates import signature as typing_signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8  # doubles side by side: 64 bytes, one cache line and one register of AVX-512
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
@@ -192,44 +194,27 @@ def exp(typingctx, value):
     return lanes_type(value), codegen
 
 
-def _binary(name: str, flags=()):
-    @intrinsic
-    def operation(typingctx, left, right):
-        def codegen(context, builder, signature, args):
-            return getattr(builder, name)(*args, flags=flags)
+def _define_operator(symbol, name: str, flags=()) -> None:
+    """Let `symbol`, such as ``operator.add``, mean the instruction `name` between lanes.
 
-        return lanes_type(left, right), codegen
+    Typed and lowered directly, because an ``overload`` is a function that numba compiles, and calls, at every use.
+    """
 
-    return operation
+    @infer_global(symbol)
+    class _Typed(ConcreteTemplate):
+        cases = (typing_signature(lanes_type, lanes_type, lanes_type),)
 
-
-_add = _binary("fadd", _FUSE)
-_sub = _binary("fsub", _FUSE)
-_mul = _binary("fmul", _FUSE)
-_div = _binary("fdiv")
+    @lower_builtin(symbol, lanes_type, lanes_type)
+    def _lowered(context, builder, signature, args):
+        return getattr(builder, name)(*args, flags=flags)
 
 
-def _overload_operator(symbol, operation) -> None:
-    @overload(symbol)
-    def typed(left, right):
-        if isinstance(left, LanesType) and isinstance(right, LanesType):
-            return lambda left, right: operation(left, right)
-        return None
-
-
-for _symbol, _operation in (
-    (operator.add, _add),
-    (operator.iadd, _add),
-    (operator.sub, _sub),
-    (operator.isub, _sub),
-    (operator.mul, _mul),
-    (operator.truediv, _div),
+for _symbol, _name, _flags in (
+    (operator.add, "fadd", _FUSE),
+    (operator.iadd, "fadd", _FUSE),
+    (operator.sub, "fsub", _FUSE),
+    (operator.isub, "fsub", _FUSE),
+    (operator.mul, "fmul", _FUSE),
+    (operator.truediv, "fdiv", ()),
 ):
-    _overload_operator(_symbol, _operation)
-
-
-@njit(error_model="numpy")
-def lane_max(value, scratch):
-    """The largest lane; ``scratch`` is a float64 array of LANES entries."""
-    store(scratch, 0, value)
-    return scratch.max()
+    _define_operator(_symbol, _name, _flags)

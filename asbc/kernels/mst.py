@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from asbc.kernels.distances import NODES_PER_TASK
+from asbc.kernels.threads import share_out
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _mix(state):
     """One step of the SplitMix64 generator: the next state, and 64 well-mixed bits."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
@@ -34,7 +36,7 @@ def shuffle(seed, node, repetition, order):
         order[i], order[j] = order[j], order[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _tree_length(squared, order, size, waiting, reach):
     """Length of the minimum spanning tree of the first `size` points of `order`, by Prim's algorithm.
 
@@ -46,33 +48,52 @@ def _tree_length(squared, order, size, waiting, reach):
     newest = order[0]
     length = 0.0
     for left in range(size - 1, 0, -1):
-        row = squared[newest]
         nearest = 0
         shortest = np.inf
         for i in range(left):
-            distance = min(reach[i], row[waiting[i]])
+            distance = min(reach[i], squared[newest, waiting[i]])
             reach[i] = distance
             if distance < shortest:
                 shortest = distance
                 nearest = i
-        length += np.sqrt(shortest)
+        length += math.sqrt(shortest)
         newest = waiting[nearest]
         waiting[nearest] = waiting[left - 1]
         reach[nearest] = reach[left - 1]
     return length
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
+def _trees(first, last, pairs, k, sizes, seed, nodes, out):
+    squared = np.zeros((k, k))
+    order = np.empty(k, np.int64)
+    waiting = np.empty(k, np.int64)
+    reach = np.empty(k)
+    for i in range(first, last):
+        t = 0
+        for r in range(k):
+            for c in range(r):
+                squared[r, c] = pairs[i, t]
+                squared[c, r] = pairs[i, t]
+                t += 1
+        for repetition in range(out.shape[1]):
+            shuffle(seed, nodes[i], repetition, order)
+            for s in range(sizes.shape[0]):
+                length = _tree_length(squared, order, sizes[s], waiting, reach)
+                out[i, repetition, s] = length / (sizes[s] - 1)
+
+
 def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
     """Mean edge length of the tree on each of several nested subsets, for every node and permutation.
 
     The subset of size s is the first s neighbours of a random permutation, so that smaller subsets lie in larger ones.
+
     Parameters
     ----------
     pairs : (m, pair_count(k)) float64, from `neighborhood_distances`
+    k : int, neighbours per node
     sizes : (s,) int64, subset sizes, at least 2 each
     n_rep : int, permutations per node
-    k : int, neighbours per node
     seed : int
     nodes : (m,) int64
         Row i's permutations are seeded by ``(seed, nodes[i])``.
@@ -81,23 +102,6 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
     -------
     (m, n_rep, s) float64
     """
-    m = pairs.shape[0]
-    out = np.empty((m, n_rep, sizes.shape[0]))
-    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
-        squared = np.zeros((k, k))
-        order = np.empty(k, np.int64)
-        waiting = np.empty(k, np.int64)
-        reach = np.empty(k)
-        for i in range(chunk * NODES_PER_TASK, min(m, (chunk + 1) * NODES_PER_TASK)):
-            t = 0
-            for r in range(k):
-                for c in range(r):
-                    squared[r, c] = pairs[i, t]
-                    squared[c, r] = pairs[i, t]
-                    t += 1
-            for repetition in range(n_rep):
-                shuffle(seed, nodes[i], repetition, order)
-                for s in range(sizes.shape[0]):
-                    length = _tree_length(squared, order, sizes[s], waiting, reach)
-                    out[i, repetition, s] = length / (sizes[s] - 1)
+    out = np.empty((len(pairs), n_rep, len(sizes)))
+    share_out(_trees, len(pairs), pairs, k, sizes, seed, nodes, out)
     return out

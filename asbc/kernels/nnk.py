@@ -7,11 +7,13 @@ rows from its place on are worked out again.
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit, prange
+import math
 
-from asbc.kernels.distances import NODES_PER_TASK
+import numpy as np
+from numba import njit
+
 from asbc.kernels.lanes import LANES, exp, load, splat, store
+from asbc.kernels.threads import share_out
 
 # A neighbour enters while its gradient is below -_TOLERANCE max(b). That is a hundred times stricter than the 1e-8 to
 # which the solution is promised. It is relative to b, so that a narrow kernel, whose values are tiny, keeps weights.
@@ -21,6 +23,7 @@ _TOLERANCE = 1e-10
 # that it is left with is at most the square root of this number. On sets full of near duplicates the largest
 # was 5e-9; with 1e-14 in its place it was 1.5e-8, more than is promised.
 _DEPENDENT = 1e-15
+_OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; one that was refused may not enter until another has
 
 
 @njit(cache=True, error_model="numpy")
@@ -40,7 +43,7 @@ def _factor_row(K, b, factor, half, members, row):
         left -= total * total
     if left <= _DEPENDENT:
         return False
-    factor[row, row] = np.sqrt(left)
+    factor[row, row] = math.sqrt(left)
     total = b[j]
     for c in range(row):
         total -= factor[row, c] * half[c]
@@ -48,7 +51,7 @@ def _factor_row(K, b, factor, half, members, row):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _solve(factor, half, count, solution):
     """Weights of the first `count` members without the sign constraint, from ``half`` by back substitution."""
     for r in range(count - 1, -1, -1):
@@ -58,36 +61,38 @@ def _solve(factor, half, count, solution):
         solution[r] = total / factor[r, r]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def solve_exactly(K, b, weights):
     """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,)."""
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.empty(k, np.int64)
-    inside = np.zeros(k, np.bool_)
-    refused = np.zeros(k, np.bool_)
+    state = np.zeros(k, np.int64)
     half = np.empty(k)
     solution = np.empty(k)
     current = np.empty(k)
-    gradient = -b
-    count = 0
-    tolerance = _TOLERANCE * b.max()
+    gradient = np.empty(k)
+    tolerance = 0.0
+    for j in range(k):
+        gradient[j] = -b[j]
+        tolerance = max(tolerance, _TOLERANCE * b[j])
+    count = np.int64(0)  # a bare 0 would have numba compile the functions below for that constant too
     # Every round lowers the objective, so no set of members comes twice and the loop ends. The limit on rounds is
     # there only in case rounding errors break that argument.
     for _ in range(20 * k):
         entering = -1
         steepest = -tolerance
         for j in range(k):
-            if not inside[j] and not refused[j] and gradient[j] < steepest:
+            if state[j] == _OUTSIDE and gradient[j] < steepest:
                 steepest = gradient[j]
                 entering = j
         if entering < 0:
             break
         members[count] = entering
         if not _factor_row(K, b, factor, half, members, count):
-            refused[entering] = True
+            state[entering] = _REFUSED
             continue
-        inside[entering] = True
+        state[entering] = _INSIDE
         current[count] = 0.0
         count += 1
         _solve(factor, half, count, solution)
@@ -95,10 +100,11 @@ def solve_exactly(K, b, weights):
             # Only rounding can bring us here: in exact arithmetic a neighbour with a negative gradient enters with a
             # positive weight.
             count -= 1
-            inside[entering] = False
-            refused[entering] = True
+            state[entering] = _REFUSED
             continue
-        refused[:] = False
+        for j in range(k):
+            if state[j] == _REFUSED:
+                state[j] = _OUTSIDE
         while True:
             # Walk towards the solution as far as no weight turns negative; the one that stops the walk leaves.
             step = 1.0
@@ -114,7 +120,7 @@ def solve_exactly(K, b, weights):
             for c in range(count):
                 moved = current[c] + step * (solution[c] - current[c])
                 if c == stopper or moved <= 0.0:
-                    inside[members[c]] = False
+                    state[members[c]] = _OUTSIDE
                     first_lost = min(first_lost, c)
                 else:
                     members[kept] = members[c]
@@ -127,8 +133,7 @@ def solve_exactly(K, b, weights):
                 if _factor_row(K, b, factor, half, members, row):
                     row += 1
                 else:
-                    inside[members[row]] = False
-                    refused[members[row]] = True
+                    state[members[row]] = _REFUSED
                     for c in range(row + 1, count):
                         members[c - 1] = members[c]
                         current[c - 1] = current[c]
@@ -141,16 +146,17 @@ def solve_exactly(K, b, weights):
         for j in range(k):
             gradient[j] = -b[j]
         for c in range(count):
-            column = K[members[c]]  # K is symmetric, and its rows, unlike its columns, are contiguous
+            row = members[c]
             weight = current[c]
             for j in range(k):
-                gradient[j] += column[j] * weight
-    weights[:] = 0.0
+                gradient[j] += K[row, j] * weight  # K is symmetric, and its rows, unlike its columns, are contiguous
+    for j in range(k):
+        weights[j] = 0.0
     for c in range(count):
         weights[members[c]] = current[c]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def solve_by_dropping(K, b, weights):
     """The common approximation: solve without the sign constraint, drop what is negative, repeat.
 
@@ -180,12 +186,71 @@ def solve_by_dropping(K, b, weights):
         if kept == count:
             break
         count = kept
-    weights[:] = 0.0
+    for j in range(k):
+        weights[j] = 0.0
     for c in range(count):
         weights[members[c]] = solution[c]
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(inline="always")
+def _fill(pairs, squared, sigma, i, kernel, K, b):
+    """The kernel among the neighbours of node i, and between them and the node; `kernel` is scratch space."""
+    scale = -0.5 / (sigma[i] * sigma[i])
+    factor = splat(scale)
+    row = pairs[i]
+    for t in range(0, row.shape[0], LANES):
+        store(kernel, t, exp(load(row, t) * factor))
+    t = 0
+    for r in range(b.shape[0]):
+        b[r] = math.exp(squared[i, r] * scale)
+        K[r, r] = 1.0
+        for c in range(r):
+            K[r, c] = kernel[t]
+            K[c, r] = kernel[t]
+            t += 1
+
+
+@njit(inline="always")
+def _add_nearest(b, k_min, weights):
+    """Give the nearest neighbours their kernel value until `k_min` have weight."""
+    present = 0
+    for r in range(b.shape[0]):
+        if weights[r] > 0.0:
+            present += 1
+    for r in range(b.shape[0]):
+        if present >= k_min:
+            break
+        if weights[r] == 0.0:
+            weights[r] = b[r]
+            present += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
+    k = squared.shape[1]
+    K = np.empty((k, k))
+    b = np.empty(k)
+    kernel = np.empty(pairs.shape[1])
+    for i in range(first, last):
+        weights = out[i]
+        _fill(pairs, squared, sigma, i, kernel, K, b)
+        solve_exactly(K, b, weights)
+        _add_nearest(b, k_min, weights)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rows_by_dropping(first, last, pairs, squared, sigma, k_min, out):
+    k = squared.shape[1]
+    K = np.empty((k, k))
+    b = np.empty(k)
+    kernel = np.empty(pairs.shape[1])
+    for i in range(first, last):
+        weights = out[i]
+        _fill(pairs, squared, sigma, i, kernel, K, b)
+        solve_by_dropping(K, b, weights)
+        _add_nearest(b, k_min, weights)
+
+
 def nnk_rows(pairs, squared, sigma, k_min, exact):
     """Weights of every node's neighbours.
 
@@ -203,38 +268,6 @@ def nnk_rows(pairs, squared, sigma, k_min, exact):
     -------
     (m, k) float64
     """
-    m, k = squared.shape
-    out = np.empty((m, k))
-    for chunk in prange((m + NODES_PER_TASK - 1) // NODES_PER_TASK):
-        K = np.empty((k, k))
-        b = np.empty(k)
-        kernel = np.empty(pairs.shape[1])
-        for i in range(chunk * NODES_PER_TASK, min(m, (chunk + 1) * NODES_PER_TASK)):
-            scale = -0.5 / (sigma[i] * sigma[i])
-            factor = splat(scale)
-            for t in range(0, pairs.shape[1], LANES):
-                store(kernel, t, exp(load(pairs[i], t) * factor))
-            t = 0
-            for r in range(k):
-                b[r] = np.exp(squared[i, r] * scale)
-                K[r, r] = 1.0
-                for c in range(r):
-                    K[r, c] = kernel[t]
-                    K[c, r] = kernel[t]
-                    t += 1
-            weights = out[i]
-            if exact:
-                solve_exactly(K, b, weights)
-            else:
-                solve_by_dropping(K, b, weights)
-            present = 0
-            for r in range(k):
-                if weights[r] > 0.0:
-                    present += 1
-            for r in range(k):
-                if present >= k_min:
-                    break
-                if weights[r] == 0.0:
-                    weights[r] = b[r]
-                    present += 1
+    out = np.empty(squared.shape)
+    share_out(_rows_exactly if exact else _rows_by_dropping, len(out), pairs, squared, sigma, k_min, out)
     return out

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from asbc.kernels.threads import share_out
 
 _HALVINGS = 60  # of the interval that is searched: after about 55 its ends differ by no more than rounding
 
@@ -18,28 +22,31 @@ def effective_neighbors(squared, sigma):
         # Taking the least squared distance off multiplies all weights by one number, which normalising cancels; the
         # nearest neighbour then has weight 1, and the weights cannot all underflow.
         gap = squared[j] - squared[0]
-        weight = np.exp(gap * scale)
+        weight = math.exp(gap * scale)
         mass += weight
         moment += weight * gap
-    return mass * np.exp(-moment * scale / mass)
+    return mass * math.exp(-moment * scale / mass)
 
 
-@njit(cache=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
+def _match(first, last, squared, targets, low, high, out):
+    for i in range(first, last):
+        left = math.log(low[i])
+        right = math.log(high[i])
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (left + right)
+            if effective_neighbors(squared[i], math.exp(middle)) < targets[i]:
+                left = middle
+            else:
+                right = middle
+        out[i] = math.exp(0.5 * (left + right))
+
+
 def match_neighbors(squared, targets, low, high):
     """Bandwidth of each row within [low, high] by bisection of its logarithm; the nearer end where none fits.
 
     `squared` is (m, k); `targets`, `low`, `high` are (m,). Returns (m,) float64.
     """
-    m = squared.shape[0]
-    out = np.empty(m)
-    for i in prange(m):
-        left = np.log(low[i])
-        right = np.log(high[i])
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (left + right)
-            if effective_neighbors(squared[i], np.exp(middle)) < targets[i]:
-                left = middle
-            else:
-                right = middle
-        out[i] = np.exp(0.5 * (left + right))
+    out = np.empty(len(squared))
+    share_out(_match, len(squared), squared, targets, low, high, out)
     return out

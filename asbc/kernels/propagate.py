@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from asbc.kernels.threads import share_out
 
 # Classes are worked on in strips of this many. Eight doubles fill one cache line, so reading the scores of a neighbour
 # costs one line; and one strip of all nodes stays in the cache, where the scores of all classes would not.
 CLASSES_PER_STRIP = 8
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _round(indptr, indices, data, alpha, source, old, new):
     """new = alpha * P @ old + source for one strip; returns the largest change."""
     largest = 0.0
@@ -38,7 +40,18 @@ def _round(indptr, indices, data, alpha, source, old, new):
     return largest
 
 
-@njit(parallel=True, cache=True)
+@njit(cache=True, nogil=True)
+def _propagate(first, last, indptr, indices, data, alpha, source, max_rounds, tol, out, rounds, change):
+    for s in range(first, last):
+        old = source[s].copy()
+        new = np.empty_like(old)
+        while rounds[s] < max_rounds and not change[s] < tol:
+            change[s] = _round(indptr, indices, data, alpha, source[s], old, new)
+            old, new = new, old
+            rounds[s] += 1
+        out[s] = old
+
+
 def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
     """Iterate F <- alpha * P @ F + source in every strip until its largest change is below tol.
 
@@ -58,16 +71,9 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
     rounds : (strips,) int64
     change : (strips,) float64, the largest change in the last round
     """
-    strips = source.shape[0]
+    strips = len(source)
     out = np.empty_like(source)
     rounds = np.zeros(strips, np.int64)
     change = np.full(strips, np.inf)
-    for s in prange(strips):
-        old = source[s].copy()
-        new = np.empty_like(old)
-        while rounds[s] < max_rounds and not change[s] < tol:
-            change[s] = _round(indptr, indices, data, alpha, source[s], old, new)
-            old, new = new, old
-            rounds[s] += 1
-        out[s] = old
+    share_out(_propagate, strips, indptr, indices, data, alpha, source, max_rounds, tol, out, rounds, change, least=1)
     return out, rounds, change

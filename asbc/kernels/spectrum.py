@@ -7,7 +7,8 @@ absolute error of a few rounding units of the largest eigenvalue is as good as n
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 from numba import njit
 
 from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, where_positive
@@ -16,16 +17,17 @@ from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, wh
 _NEGLIGIBLE = 1e-15
 # Squares below this count as zero; the reciprocal of any larger one is still a number.
 _TINY = 1e-280
+WORK_PER_ROW = 4 * LANES  # numbers of scratch space, per row of the matrix, that `effective_ranks` needs
 _MAX_SWEEPS = 60  # of the QL iteration per eigenvalue; two or three are usual, the limit only makes the loop end
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _at(r, c):
     """Where entry (r, c), r >= c, of lane-packed lower triangles starts."""
     return (r * (r + 1) // 2 + c) * LANES
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _tridiagonalise(A, k, diagonal, off_squared, v, p):
     """Householder reflections: the diagonal, and the squares beside it, of tridiagonal matrices with A's eigenvalues.
 
@@ -78,7 +80,7 @@ def _tridiagonalise(A, k, diagonal, off_squared, v, p):
         store(off_squared, (k - 2) * LANES, last * last)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _diagonalise(diagonal, off_squared, k):
     """QL iteration: replace `diagonal` by the eigenvalues, in no order; `off_squared` is used up."""
     zero = splat(0.0)
@@ -121,12 +123,6 @@ def _diagonalise(diagonal, off_squared, k):
             store(diagonal, j * LANES, where_positive(moving, shift + g, top))
 
 
-@njit(cache=True)
-def workspace_size(k):
-    """Length of the flat scratch array that :func:`effective_ranks` needs."""
-    return 4 * k * LANES
-
-
 @njit(cache=True, error_model="numpy")
 def effective_ranks(A, k, work, ranks):
     """Effective rank of each lane's matrix.
@@ -136,7 +132,7 @@ def effective_ranks(A, k, work, ranks):
     A : (k (k + 1) / 2 * LANES,) float64, overwritten
         Lower triangles of matrices with unit diagonal; the same entry of all lanes lies side by side.
     k : int, rows of each matrix
-    work : (workspace_size(k),) float64, scratch space
+    work : (WORK_PER_ROW * k,) float64, scratch space
     ranks : (LANES,) float64, where the result is written
     """
     size = k * LANES
@@ -149,5 +145,5 @@ def effective_ranks(A, k, work, ranks):
         for j in range(k):
             share = diagonal[j * LANES + lane] / k
             if share > 0.0:
-                entropy -= share * np.log(share)
-        ranks[lane] = min(max(np.exp(entropy), 1.0), float(k))
+                entropy -= share * math.log(share)
+        ranks[lane] = min(max(math.exp(entropy), 1.0), float(k))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from numba import njit, prange
+from numba import njit
+
+from asbc.kernels.threads import share_out
 
 # Columns whose minimum is taken before any is looked at alone: nearly always none of them is small enough, and then
 # one comparison has passed over all of them.
 _COLUMNS_PER_LOOK = 64
 
 
-@njit(cache=True)
+@njit(inline="always")
 def _sift(values, ids, value, identity):
     """Replace the root, the largest entry of a max-heap, and restore the heap."""
     size = values.shape[0]
@@ -44,7 +46,12 @@ def _merge(row, first_column, heap, ids):
                     _sift(heap, ids, row[j], first_column + j)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
+def _keep(first, last, strip, first_column, values, ids):
+    for i in range(first, last):
+        _merge(strip[i], first_column, values[i], ids[i])
+
+
 def keep_smallest(strip, first_column, values, ids):
     """Merge a strip of columns into the rows' lists of smallest entries.
 
@@ -56,8 +63,7 @@ def keep_smallest(strip, first_column, values, ids):
         The s smallest entries so far of each row, and their columns, as max-heaps: ``values[i, 0]`` is the largest of
         them. Start with infinity and -1.
     """
-    for i in prange(strip.shape[0]):
-        _merge(strip[i], first_column, values[i], ids[i])
+    share_out(_keep, len(strip), strip, first_column, values, ids)
 
 
 @njit(cache=True, nogil=True)

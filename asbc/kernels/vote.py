@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from asbc.kernels.threads import share_out
 
 # Two classes whose votes differ by a smaller share than this are tied: rounding must not decide between equal weights.
 TIE = 1e-12
 
 
-@njit(parallel=True, cache=True)
+@njit(cache=True, nogil=True)
+def _vote(first, last, indices, weights, codes, out):
+    k = indices.shape[1]
+    for i in range(first, last):
+        best = 0.0
+        winner = -1
+        # The votes of a class are added up when its nearest neighbour is reached. Going from near to far, and
+        # replacing the winner only by a clear win, leaves a tie to the class of the nearest.
+        for a in range(k):
+            if weights[i, a] <= 0.0:
+                continue
+            label = codes[indices[i, a]]
+            total = 0.0
+            nearest = True
+            for b in range(k):
+                if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
+                    if b < a:
+                        nearest = False
+                        break
+                    total += weights[i, b]
+            if nearest and total > best * (1.0 + TIE):
+                best = total
+                winner = label
+        out[i] = winner
+
+
 def vote(indices, weights, codes):
     """Winning class of every row; -1 where no neighbour has weight.
 
@@ -23,27 +50,6 @@ def vote(indices, weights, codes):
     -------
     (n,) int64
     """
-    n, k = indices.shape
-    out = np.empty(n, dtype=np.int64)
-    for i in prange(n):
-        best = 0.0
-        winner = -1
-        # The votes of a class are added up when its nearest neighbour is reached. Going from near to far, and
-        # replacing the winner only by a clear win, leaves a tie to the class of the nearest.
-        for a in range(k):
-            if weights[i, a] <= 0.0:
-                continue
-            label = codes[indices[i, a]]
-            total = 0.0
-            first = True
-            for b in range(k):
-                if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
-                    if b < a:
-                        first = False
-                        break
-                    total += weights[i, b]
-            if first and total > best * (1.0 + TIE):
-                best = total
-                winner = label
-        out[i] = winner
+    out = np.empty(len(indices), dtype=np.int64)
+    share_out(_vote, len(indices), indices, weights, codes, out)
     return out

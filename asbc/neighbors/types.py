@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from asbc.kernels.distances import NODES_PER_TASK, listed_distances, neighborhood_distances, pair_count
+from asbc.kernels.distances import listed_distances, neighborhood_distances, pair_count
+from asbc.kernels.threads import NODES_PER_TASK
 from asbc.validation import Floats, as_vectors, true_or_false, whole_number
 
 # Nodes are worked on in blocks that give every thread this many tasks of NODES_PER_TASK nodes, so that threads finish

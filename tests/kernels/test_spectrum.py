@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from asbc.kernels.lanes import LANES
-from asbc.kernels.spectrum import effective_ranks, workspace_size
+from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
 from tests import twins
 
 
@@ -11,7 +11,7 @@ def ranks_of(matrices):
     r, c = np.tril_indices(k)
     out = np.empty(LANES)
     A = np.ascontiguousarray(matrices[:, r, c].T).ravel()
-    effective_ranks(A, k, np.empty(workspace_size(k)), out)
+    effective_ranks(A, k, np.empty(WORK_PER_ROW * k), out)
     return out
 
 

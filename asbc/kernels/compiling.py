@@ -1,0 +1,51 @@
+"""What happens while numba compiles: the user is told, once, and the garbage collector rests.
+
+Compiling makes many small objects, most of which stay. Looking through them for garbage, again and again, would take
+about a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+from numba.core import event
+
+MESSAGE = "asbc: compiling the inner loops that this needs, once for this version: some seconds each, 10 to 20 in all\n"
+
+
+class Watch(event.Listener):
+    """Hears when numba starts and ends compiling functions of one package; numba compiles on one thread at a time."""
+
+    def __init__(self, package: str):
+        self._package = package
+        self._told = False
+        self._depth = 0
+        self._collecting = False
+
+    def _ours(self, happened) -> bool:
+        return self._depth > 0 or happened.data["dispatcher"].py_func.__module__.startswith(self._package)
+
+    def on_start(self, happened) -> None:
+        if not self._ours(happened):
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._collecting = gc.isenabled()
+            gc.disable()
+            if not self._told and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+                sys.stderr.write(MESSAGE)
+                sys.stderr.flush()
+            self._told = True
+
+    def on_end(self, happened) -> None:
+        if not self._ours(happened):
+            return
+        self._depth -= 1
+        if self._depth == 0 and self._collecting:
+            gc.enable()
+
+
+def watch(package: str) -> None:
+    """Tell the user, and let the garbage collector rest, while functions of `package` are compiled."""
+    event.register("numba:compile", Watch(package))

@@ -1,0 +1,32 @@
+"""Compiled loops on several threads.
+
+Each kernel is a loop over a range of nodes, ``kernel(first, last, ...)``, compiled for one thread and without the lock
+of the interpreter. Threads take ranges in turn. Numba's own parallel loops do the same, but compiling one takes about a
+second longer, and the first graph has to wait for every loop that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from numba import get_num_threads
+
+NODES_PER_TASK = 64  # nodes that one task works on at least: enough to be worth its workspace
+TASKS_PER_THREAD = 4  # of about equal size, so that no thread waits long for the others at the end
+
+
+def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
+    """Run ``kernel(first, last, *arguments)`` on ranges that make up 0 to `count`, on as many threads as numba takes.
+
+    The kernel writes its results into arrays among the `arguments`. Ranges are multiples of `least` long, but the last.
+    """
+    threads = min(get_num_threads(), -(-count // least))
+    if threads <= 1:
+        kernel(0, count, *arguments)
+        return
+    step = -(-count // (least * threads * TASKS_PER_THREAD)) * least
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda first: kernel(first, min(first + step, count), *arguments), range(0, count, step)):
+            pass

@@ -1,0 +1,28 @@
+import gc
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from asbc.kernels.compiling import MESSAGE, Watch
+
+
+def compiled(module):
+    return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))})
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_one_line_on_a_terminal_and_no_garbage_collection_meanwhile(monkeypatch, capsys, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    watch = Watch("asbc.kernels")
+    watch.on_start(compiled("numba.np.arrayobj"))  # somebody else's
+    watch.on_end(compiled("numba.np.arrayobj"))
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        watch.on_start(compiled("asbc.kernels.nnk"))
+        watch.on_start(compiled("numba.np.arrayobj"))  # for ours
+        watch.on_end(compiled("numba.np.arrayobj"))
+        assert not gc.isenabled()
+        watch.on_end(compiled("asbc.kernels.nnk"))
+        assert gc.isenabled()
+    assert capsys.readouterr().err == (MESSAGE if terminal else "")
