@@ -224,7 +224,15 @@ def to_anndata(builder: GraphBuilder, adata: Any = None):
     return adata
 
 
-def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed: int = 0, n_epochs: int | None = None):
+def umap_layout(
+    graph: sparse.csr_array,
+    X: Any,
+    *,
+    n_components: int = 2,
+    seed: int = 0,
+    n_epochs: int | None = None,
+    progress: bool = False,
+):
     """UMAP's layout of this graph: where its nodes go in the plane.
 
     UMAP's own estimator builds its own graph; this hands it ours, with UMAP's default shape of the layout.
@@ -241,6 +249,8 @@ def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed:
         The same seed gives the same layout.
     n_epochs : int or None, default=None
         Rounds; None takes 500 up to 10,000 nodes and 200 above, as UMAP has it.
+    progress : bool, default=False
+        Whether to show a bar of the rounds on the standard error.
 
     Returns
     -------
@@ -285,6 +295,7 @@ def umap_layout(graph: sparse.csr_array, X: Any, *, n_components: int = 2, seed:
             densmap=False,
             densmap_kwds={},
             output_dens=False,
+            tqdm_kwds={"disable": not progress, "desc": "layout", "unit": "round", "leave": False},
         )
     return layout
 

@@ -68,6 +68,8 @@ class Description:
         Three quartile ranges above the upper quartile of the scores, on a log scale.
     outliers : (m,) int64
         Nodes above the threshold, the most remote first.
+    scale : (n,) float64
+        Distance to each node's k-th neighbour.
     loo_accuracy : float or None, default=None
         Share of labelled nodes whose neighbours' vote gives their label; None without labels.
     loo_interval : (float, float) or None, default=None
@@ -106,10 +108,18 @@ class Description:
     outlier_score: NDArray[np.float64] = field(repr=False)
     outlier_threshold: float
     outliers: NDArray[np.int64]
+    scale: NDArray[np.float64] = field(repr=False)
     loo_accuracy: float | None = None
     loo_interval: tuple[float, float] | None = None
     n_labelled: int = 0
     n_classes: int = 0
+
+    @property
+    def density(self) -> NDArray[np.float64]:
+        """(n,) float64: how densely each node lies, the median of all scales divided by its own; inf among copies."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.median(self.scale) / self.scale
+        return np.where(self.scale > 0, ratio, np.inf)
 
     def lines(self) -> list[tuple[str, str]]:
         """The report as pairs of a name and what is to say of it."""
@@ -252,6 +262,7 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
         outlier_score=score,
         outlier_threshold=threshold,
         outliers=remote[np.argsort(-score[remote], kind="stable")],
+        scale=scale,
         loo_accuracy=None if labelled is None else float(labelled.mean()),
         loo_interval=None if labelled is None else wilson_interval(int(labelled.sum()), len(labelled)),
         n_labelled=0 if labelled is None else len(labelled),

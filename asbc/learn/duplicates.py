@@ -40,6 +40,8 @@ class Duplicates:
         The largest ratio that counts as a duplicate.
     n : int
         How many nodes there are.
+    nearest : (n,) float64
+        The smallest ratio of each node to any of its neighbours: what the threshold is compared with.
     rows : (Neighbors, (n, k) array)
         Where the pairs came from, so that another threshold needs no new search.
 
@@ -62,6 +64,7 @@ class Duplicates:
     ratio: NDArray[np.float64]
     threshold: float
     n: int
+    nearest: NDArray[np.float64] = field(repr=False)
     rows: tuple[Neighbors, NDArray[np.float64]] = field(repr=False)
 
     @property
@@ -85,7 +88,7 @@ class Duplicates:
         if threshold > self.threshold:
             return _scan(*self.rows, threshold)
         last = int(np.searchsorted(self.ratio, threshold, side="right"))
-        return _grouped(self.pairs[:last], self.ratio[:last], threshold, self.n, self.rows)
+        return _grouped(self.pairs[:last], self.ratio[:last], threshold, self.nearest, self.rows)
 
     def __repr__(self) -> str:
         exact = int((self.ratio == 0).sum())
@@ -175,12 +178,14 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
     scale = np.empty(n)
     for block in row_blocks(neighbors, weights):
         scale[block.nodes] = block.distances.max(axis=1)
+    nearest = np.empty(n)
     keys, ratios = [], []
     for block in row_blocks(neighbors, weights):
         nodes = np.arange(block.nodes.start, block.nodes.stop)[:, None]
         smaller = np.minimum(scale[nodes], scale[block.indices])
         # Exact copies need no scale; a node whose whole list consists of them has none.
         ratio = np.divide(block.distances, smaller, out=np.where(block.distances > 0, np.inf, 0.0), where=(smaller > 0))
+        nearest[block.nodes] = ratio.min(axis=1)
         near = ratio <= threshold
         row, column = np.nonzero(near)
         this, that = nodes[row, 0], block.indices[row, column]
@@ -190,10 +195,11 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
     ratio = np.concatenate(ratios)[first]
     order = np.argsort(ratio, kind="stable")
     pairs = np.stack([key // n, key % n], axis=1)[order]
-    return _grouped(pairs, ratio[order], threshold, n, (neighbors, weights))
+    return _grouped(pairs, ratio[order], threshold, nearest, (neighbors, weights))
 
 
-def _grouped(pairs, ratio, threshold, n, rows) -> Duplicates:
+def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
+    n = len(nearest)
     # Copies of copies are copies, so exact ones are joined first, also where no list is long enough to hold them all.
     # What is near one copy is as near to the others.
     copy_of = linked_pieces(n, pairs[ratio == 0])
@@ -204,4 +210,4 @@ def _grouped(pairs, ratio, threshold, n, rows) -> Duplicates:
     nodes = grouped[np.argsort(member[grouped], kind="stable")]
     starts = np.flatnonzero(np.diff(member[nodes])) + 1
     groups = np.split(nodes, starts) if len(nodes) else []
-    return Duplicates(groups, pairs, ratio, threshold, n, rows)
+    return Duplicates(groups, pairs, ratio, threshold, n, nearest, rows)

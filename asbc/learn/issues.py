@@ -145,3 +145,48 @@ def find_label_issues(source: Source, labels: ArrayLike) -> LabelIssues:
     order = judged[np.argsort(quality[judged], kind="stable")]
     suggested = decode_partial(np.where(winner < 0, codes, winner), classes)
     return LabelIssues(quality, suggested, share, order, decode_partial(codes, classes))
+
+
+def supporting_neighbors(
+    source: Source, issues: LabelIssues, nodes: ArrayLike, most: int = 5
+) -> list[NDArray[np.int64]]:
+    """The neighbours that speak for the label suggested for a node, the heaviest first.
+
+    Parameters
+    ----------
+    source : fitted GraphBuilder, or path of a graph folder
+        What `issues` was found in.
+    issues : LabelIssues
+        The labels and suggestions.
+    nodes : (m,) array-like of int
+        The nodes in question.
+    most : int, default=5
+        Neighbours per node at most.
+
+    Returns
+    -------
+    list of (at most `most`,) int64 arrays
+        For each node in question, the neighbours with weight whose given label is the one suggested.
+
+    See Also
+    --------
+    find_label_issues : finds the doubtful labels.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> from asbc.learn.issues import supporting_neighbors
+    >>> X = np.array([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 9])[:, None]
+    >>> builder = asbc.GraphBuilder(weights="uniform", k_cand=8).fit(X)
+    >>> issues = asbc.find_label_issues(builder, ["a"] * 4 + ["b"] + ["a"] * 5)
+    >>> supporting_neighbors(builder, issues, [4], most=3)
+    [array([3, 5, 2])]
+    """
+    neighbors, weights = open_rows(source)
+    found = []
+    for node in np.asarray(nodes, dtype=np.int64):
+        around, weight = np.array(neighbors.indices[node], np.int64), np.array(weights[node])
+        agree = (issues.given[around] == issues.suggested[node]) & (weight > 0)
+        around, weight = around[agree], weight[agree]
+        found.append(around[np.argsort(-weight, kind="stable")[:most]])
+    return found

@@ -1,0 +1,199 @@
+// What the page does when it is used. Everything that comes from the data reaches the page as text, never as markup.
+window.exploreReady = function (given) {
+  "use strict";
+  // Dictionaries arrive as maps, however deep they lie.
+  const plain = (value) => (value instanceof Map
+    ? Object.fromEntries([...value].map(([key, inner]) => [key, plain(inner)]))
+    : Array.isArray(value) ? value.map(plain) : value);
+  const nodes = given.nodes, map = plain(given.map), histograms = plain(given.histograms), about = plain(given.about);
+  const $ = (id) => document.getElementById(id);
+  const data = plain(nodes.data);
+  const count = data.node.length;
+  const rowOf = new Map();
+  for (let i = 0; i < count; i++) rowOf.set(data.node[i], i);
+  const ROWS = 200; // of the table of chosen nodes; the CSV file has all
+  let colour = $("colour").value;
+
+  // ------------------------------------------------------------------------------------------------ choosing
+  const choose = (rows) => { nodes.selected.indices = rows; };
+  const rowsOf = (numbers) => numbers.map((node) => rowOf.get(node)).filter((row) => row !== undefined);
+  const rowsWhere = (test) => { const rows = []; for (let i = 0; i < count; i++) if (test(i)) rows.push(i); return rows; };
+
+  function show(rows) {
+    choose(rows);
+    if (!rows.length) return;
+    let [left, right, bottom, top] = [Infinity, -Infinity, Infinity, -Infinity];
+    for (const i of rows) {
+      left = Math.min(left, data.x[i]); right = Math.max(right, data.x[i]);
+      bottom = Math.min(bottom, data.y[i]); top = Math.max(top, data.y[i]);
+    }
+    const least = 0.12 * about.span;
+    const half = Math.max(right - left, top - bottom, least) * 0.62;
+    const [x, y] = [(left + right) / 2, (bottom + top) / 2];
+    // Where the chosen nodes lie all over the map, the whole of it is shown.
+    if (2 * half > 0.8 * about.span) map.plot.reset.emit();
+    else {
+      const wide = Math.max(1, map.plot.inner_width / Math.max(1, map.plot.inner_height));
+      const high = Math.max(1, map.plot.inner_height / Math.max(1, map.plot.inner_width));
+      map.plot.x_range.setv({start: x - half * wide, end: x + half * wide});
+      map.plot.y_range.setv({start: y - half * high, end: y + half * high});
+    }
+    choose(rows);
+    $("map").scrollIntoView({behavior: "smooth", block: "start"});
+  }
+
+  // ------------------------------------------------------------------------------------------------ the table
+  const columns = about.columns.filter((column) => column.key in data);
+  const value = (column, i) => {
+    const found = data[column.key][i];
+    if (found === null || found === undefined || (typeof found === "number" && !isFinite(found))) return "";
+    return column.digits === undefined ? String(found) : Number(found).toFixed(column.digits);
+  };
+
+  function cell(row, tag, text, className) {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (className) made.className = className;
+    row.appendChild(made);
+    return made;
+  }
+
+  function fillTable() {
+    const rows = nodes.selected.indices;
+    $("count").textContent = rows.length.toLocaleString("en");
+    for (const id of ["copy", "download", "clear"]) $(id).disabled = !rows.length;
+    const table = $("rows");
+    table.hidden = !rows.length;
+    $("hint").hidden = rows.length > 0 && rows.length <= ROWS;
+    if (rows.length > ROWS) $("hint").textContent = `The first ${ROWS}; the CSV file has all.`;
+    else if (!rows.length) $("hint").textContent = about.hint;
+    const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour].includes(column.key));
+    table.tHead.replaceChildren();
+    const head = table.tHead.insertRow();
+    for (const column of wanted) cell(head, "th", column.title, column.digits === undefined ? "" : "number");
+    const body = document.createElement("tbody");
+    for (const i of rows.slice(0, ROWS)) {
+      const row = body.insertRow();
+      for (const column of wanted) {
+        if (column.key !== "node") { cell(row, "td", value(column, i), column.digits === undefined ? "" : "number"); continue; }
+        const place = cell(row, "td", "");
+        if (data.picture && data.picture[i]) place.appendChild(thumb(i));
+        const button = document.createElement("button");
+        button.type = "button"; button.className = "node"; button.textContent = String(data.node[i]);
+        button.addEventListener("click", () => show([i]));
+        place.appendChild(button);
+      }
+    }
+    table.tBodies[0].replaceWith(body);
+  }
+
+  function thumb(i) {
+    const image = document.createElement("img");
+    image.className = "thumb"; image.alt = "";
+    image.src = "data:image/webp;base64," + data.picture[i];
+    return image;
+  }
+
+  function csv(rows) {
+    const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const lines = [columns.map((column) => quote(column.key))];
+    for (const i of rows) {
+      lines.push(columns.map((column) => {
+        const found = data[column.key][i];
+        return found === null || found === undefined || Number.isNaN(found) ? "" : quote(String(found));
+      }));
+    }
+    return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
+  }
+
+  $("download").addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv(nodes.selected.indices)], {type: "text/csv"}));
+    link.download = "chosen.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+
+  $("copy").addEventListener("click", async () => {
+    const text = nodes.selected.indices.map((i) => data.node[i]).join("\n");
+    try { await navigator.clipboard.writeText(text); }
+    catch { // a page opened from a file may not use the clipboard in some browsers; this older way works there
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.appendChild(area);
+      area.select(); document.execCommand("copy"); area.remove();
+    }
+    $("copy").textContent = "Copied";
+    setTimeout(() => { $("copy").textContent = "Copy ids"; }, 1200);
+  });
+
+  $("clear").addEventListener("click", () => { $("search").value = ""; $("found").textContent = ""; choose([]); map.plot.reset.emit(); });
+
+  // ------------------------------------------------------------------------------------------------ search
+  function search() {
+    const query = $("search").value.trim();
+    if (!query) { $("found").textContent = ""; choose([]); return; }
+    const lower = query.toLowerCase();
+    const has = (key, i) => data[key] && data[key][i] != null && data[key][i].toLowerCase().includes(lower);
+    let rows = rowsWhere((i) => String(data.node[i]) === query || (data.label && data.label[i] === query));
+    if (!rows.length) rows = rowsWhere((i) => has("label", i) || has("image_name", i) || has("text", i));
+    $("found").textContent = rows.length === 1 ? "1 node" : `${rows.length.toLocaleString("en")} nodes`;
+    choose(rows);
+  }
+  let waiting;
+  $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 120); });
+  $("search").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") { clearTimeout(waiting); search(); show(nodes.selected.indices); }
+  });
+
+  // ------------------------------------------------------------------------------------------------ colours
+  function paint() {
+    colour = $("colour").value;
+    const fill = {field: map.fields[colour], transform: map.mappers[colour]};
+    map.points.glyph.fill_color = fill;
+    map.points.selection_glyph.fill_color = fill;
+    for (const [key, bar] of Object.entries(map.bars)) bar.visible = key === colour;
+    for (const legend of document.querySelectorAll(".legend")) legend.hidden = legend.dataset.colour !== colour;
+    fillTable();
+  }
+  $("colour").addEventListener("change", paint);
+
+  // ------------------------------------------------------------------------------------------------ histograms
+  function fillHistograms() {
+    const rows = nodes.selected.indices;
+    for (const [key, {bars}] of Object.entries(histograms)) {
+      const drawn = plain(bars.data);
+      const left = drawn.left[0], width = drawn.right[0] - left, bins = drawn.left.length;
+      const chosen = new Array(bins).fill(0);
+      for (const i of rows) {
+        const found = data[key][i];
+        if (!Number.isNaN(found)) chosen[Math.max(0, Math.min(bins - 1, Math.floor((found - left) / width)))] += 1;
+      }
+      bars.data = {...drawn, chosen};
+    }
+  }
+  window.exploreRange = (key, from, to) => {
+    const last = plain(histograms[key].bars.data).right.at(-1);
+    const high = to >= last ? Infinity : to; // what lies beyond the axis is in its last bar
+    choose(rowsWhere((i) => data[key][i] >= from && data[key][i] <= high));
+  };
+
+  // ------------------------------------------------------------------------------------------------ clicks
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.dataset.nodes !== undefined) show(rowsOf(button.dataset.nodes.split(",").map(Number)));
+    else if (button.dataset.label !== undefined) show(rowsWhere((i) => data.label[i] === button.dataset.label));
+    else if (button.dataset.code !== undefined) {
+      const values = data[map.fields[colour]], code = Number(button.dataset.code);
+      choose(rowsWhere((i) => values[i] === code));
+    }
+  });
+  for (const image of document.querySelectorAll("img[data-picture]")) {
+    const row = rowOf.get(Number(image.dataset.picture));
+    if (row !== undefined) image.replaceWith(thumb(row));
+  }
+  nodes.selected.change.connect(() => { fillTable(); fillHistograms(); });
+  about.hint = $("hint").textContent;
+  document.body.dataset.ready = "yes";
+};
