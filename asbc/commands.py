@@ -36,6 +36,11 @@ def report() -> None:
     sys.exit(_loaded("asbc-report", "asbc.report.command", "experiments").main())
 
 
+def explore() -> None:
+    """``asbc-explore``: a page on one's own vectors."""
+    sys.exit(_loaded("asbc-explore", "asbc.explore.command", "explore").main())
+
+
 def _loaded(command: str, module: str, extra: str, *packages: str) -> Any:
     """The module of a command, once the packages that it imports late are known to be there too."""
     try:

@@ -112,7 +112,7 @@ def test_every_dependency_has_a_lower_bound(project):
 
 
 def test_all_is_what_a_user_can_use(project):
-    wanted = {"experiments", "embed", "h5ad", "hf", "wandb", "scale", "slurm"}
+    wanted = {"experiments", "explore", "embed", "h5ad", "hf", "wandb", "scale", "slurm"}
     assert installed(project, ["all"]) - {"all"} == wanted
     assert installed(project, ["dev"]) >= {"all", "peers"}
 
@@ -169,7 +169,14 @@ def test_the_version_is_written_once(project, wheel):
 
 
 def test_the_wheel_is_whole(wheel):
-    for name in ("py.typed", "conf/config.yaml", "report/page.css", "report/paper.json", "embeddings/published.json"):
+    for name in (
+        "py.typed",
+        "conf/config.yaml",
+        "report/page.css",
+        "report/paper.json",
+        "explore/page.html",
+        "embeddings/published.json",
+    ):
         assert (wheel / "asbc" / name).is_file(), f"{name} is not in the wheel"
     ours = {path.relative_to(ROOT / "asbc") for path in MODULES}
     assert {path.relative_to(wheel / "asbc") for path in (wheel / "asbc").rglob("*.py")} == ours

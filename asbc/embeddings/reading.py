@@ -85,6 +85,29 @@ def read_vectors(
     return found, own
 
 
+def read_labels(path: str | PathLike, n: int, *, label: str | None = None) -> NDArray | None:
+    """Labels of a file, for vectors that come from elsewhere.
+
+    Parameters
+    ----------
+    path : str or path
+        Of any format that :func:`read_vectors` takes.
+    n : int
+        How many vectors there are.
+    label : str or None, default=None
+        Name of the array or column, where the file has several.
+
+    Returns
+    -------
+    (n,) array of integers, booleans or strings, or None
+        As :func:`read_vectors` gives them.
+    """
+    labels = plain_labels(_read_labels(Path(path).expanduser(), label, n), str(path))
+    if labels is not None and labels.shape != (n,):
+        raise ValueError(f"{path}: labels must have one entry per row, got {labels.shape} for {n} nodes")
+    return labels
+
+
 def plain_labels(labels: Any, origin: str) -> NDArray | None:
     """Labels of any kind as integers, booleans or strings, with one mark for those that are missing.
 

@@ -8,20 +8,21 @@ import numpy as np
 from bokeh.events import SelectionGeometry
 from bokeh.models import (
     BoxSelectTool,
-    ColorBar,
     ColumnDataSource,
     CustomJS,
     HoverTool,
     LassoSelectTool,
     LinearColorMapper,
     PanTool,
+    Range1d,
     ResetTool,
     Scatter,
-    Span,
     TapTool,
     WheelZoomTool,
 )
+from bokeh.models.annotations import ColorBar, Span
 from bokeh.plotting import figure
+from bokeh.transform import transform
 from numpy.typing import NDArray
 
 from asbc.explore.colors import UNKNOWN, Coloring
@@ -70,7 +71,7 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tu
     mappers = {
         way.key: LinearColorMapper(palette=way.palette, low=way.low, high=way.high, nan_color=UNKNOWN) for way in ways
     }
-    fill = {"field": ways[0].field, "transform": mappers[ways[0].key]}
+    fill: Any = transform(ways[0].field, mappers[ways[0].key])
     points = plot.add_glyph(
         source,
         Scatter(x="x", y="y", size=size, fill_color=fill, line_color=None, fill_alpha=0.82),
@@ -146,8 +147,8 @@ def draw_histogram(
         border_fill_color=None,
         outline_line_color=None,
         x_axis_label=label,
-        y_range=(0, max(1, counts.max()) * 1.08),
-        x_range=(float(edges[0]), float(edges[-1])),
+        y_range=Range1d(start=0, end=max(1, int(counts.max())) * 1.08),
+        x_range=Range1d(start=float(edges[0]), end=float(edges[-1])),
     )
     whole = plot.quad(
         source=bars,

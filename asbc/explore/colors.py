@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,12 +84,16 @@ def colorings(found: Findings) -> list[Coloring]:
         ways.append(
             _classes(nodes["label"].to_numpy(dtype=object)[shown], "label", "Label", "what each node is called")
         )
-    scales = [
+    scales: list[tuple[str, str, str, Sequence[str]]] = [
         ("dimension", "Local dimension", "how many directions there are around a node", viridis(256)),
         ("sigma", "Bandwidth σ", "the width of the kernel that was chosen for a node", viridis(256)),
         ("density", "Density", "median distance to the last neighbour, divided by the node's own", cividis(256)),
     ]
-    ways += [_scale(nodes[key].to_numpy(float)[shown], *rest, key=key) for key, *rest in scales if key in nodes]
+    ways += [
+        _scale(nodes[key].to_numpy(float)[shown], title, note, palette, key=key)
+        for key, title, note, palette in scales
+        if key in nodes
+    ]
     pieces = nodes["component"].to_numpy()[shown]
     ways.append(
         _classes(

@@ -228,8 +228,8 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "pairs": sections.pairs(),
             "per_class": sections.per_class(),
             "method": [*method, *notes, *([] if thumbnails is None else thumbnails.notes)],
-            "footer": f"Made by {GENERATOR} {__version__}. The page needs no network; its numbers, one row per node, are "
-            "in the Parquet file of the same name.",
+            "footer": f"Made by {GENERATOR} {__version__}. The page needs no network; its numbers, one row per node, "
+            "are in the Parquet file of the same name.",
         },
     )
 
@@ -246,7 +246,8 @@ def tooltip(columns: Any) -> str:
         ("density", "density", "@density{0.00}"),
     ]
     lines = "".join(
-        f'<tr><td style="color:#5b6770;padding:0 8px 0 0">{name}</td><td style="overflow-wrap:anywhere">{value}</td></tr>'
+        f'<tr><td style="color:#5b6770;padding-right:8px">{name}</td>'
+        f'<td style="overflow-wrap:anywhere">{value}</td></tr>'
         for key, name, value in rows
         if key in columns
     )
@@ -329,8 +330,8 @@ def _map_note(found: Findings) -> str:
     if len(found.shown) < about.n:
         by = "class" if found.issues is not None else "piece of the graph"
         said = (
-            f"The map shows a sample: {len(found.shown):,} of {about.n:,} nodes, every {by} by its share and at least ten "
-            "of it, and all nodes that this page lists. All numbers are of all nodes."
+            f"The map shows a sample: {len(found.shown):,} of {about.n:,} nodes, every {by} by its share and at least "
+            "ten of it, and all nodes that this page lists. All numbers are of all nodes."
         )
     if about.components > 1 and not found.placed_by_vectors:
         said += " Separate pieces of the graph are placed at random, since the vectors were not given."

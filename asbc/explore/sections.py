@@ -158,12 +158,15 @@ class Sections:
 
     def suspects(self) -> list[dict[str, Any]]:
         nodes = self.found.nodes
+        if "suspicion" not in nodes:
+            return []
+        suspicion, weight = nodes["suspicion"].to_numpy(float), nodes["suggested_weight"].to_numpy(float)
         return [
             {
                 "ref": self.ref(int(node)),
                 "suggested": nodes["suggested"].iat[int(node)],
-                "suspicion": float(nodes["suspicion"].iat[int(node)]),
-                "weight": float(nodes["suggested_weight"].iat[int(node)]),
+                "suspicion": float(suspicion[node]),
+                "weight": float(weight[node]),
                 "neighbors": self.refs(supporters),
                 "nodes": joined(np.concatenate([[node], supporters])),
             }

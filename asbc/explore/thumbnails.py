@@ -63,7 +63,7 @@ def find_images(folder: str | os.PathLike, n: int | None = None) -> list[Path]:
             found += [Path(root, name) for name in sorted(names) if Path(name).suffix.lower() in ENDINGS]
     if n is not None and len(found) != n:
         raise ValueError(
-            f"images: {top} holds {len(found):,} pictures, and there are {n:,} vectors; one picture per vector is wanted, "
+            f"images: {top} holds {len(found):,} pictures, and there are {n:,} vectors; one per vector is wanted, "
             "in the order of their sorted names."
         )
     return found
@@ -88,7 +88,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     """
     tried = nodes[np.linspace(0, len(nodes) - 1, min(TRIED, len(nodes))).astype(int)]
     for side in SIDES:
-        average = np.mean([len(_small(paths[node], side)) for node in tried])
+        average = sum(len(_small(paths[node], side)) for node in tried) / len(tried)
         if average * len(nodes) <= BYTES:
             break
     room = int(BYTES / max(1.0, average))

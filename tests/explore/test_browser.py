@@ -1,0 +1,232 @@
+"""The page in a real browser: hover, lasso, colours, search, download, and names that would like to be markup."""
+
+import csv
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.explore.conftest import EVIL
+
+selenium = pytest.importorskip("selenium")
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.support.select import Select  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+
+READY = "return document.body.dataset.ready === 'yes'"
+MODELS = """
+const source = Bokeh.documents[0].get_model_by_name('nodes');
+const plot = Bokeh.documents[0].get_model_by_name('map');
+const points = Bokeh.documents[0].get_model_by_name('points');
+"""
+# Where a node is on the screen.
+PLACE = (
+    MODELS
+    + """
+const view = Bokeh.index.find_one_by_id ? Bokeh.index.find_one_by_id(plot.id) : Bokeh.index[plot.id];
+const box = view.canvas_view.el.getBoundingClientRect();
+const frame = view.frame;
+return [box.left + frame.x_scale.compute(source.data.x[arguments[0]]),
+        box.top + frame.y_scale.compute(source.data.y[arguments[0]])];
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def opened(made, browser):
+    browser.get((made / "explore.html").as_uri())
+    WebDriverWait(browser, 60).until(lambda b: b.execute_script(READY))
+    # Drawn, so that places are known.
+    WebDriverWait(browser, 60).until(lambda b: all(np.isfinite(b.execute_script(PLACE, 0))))
+    return browser
+
+
+@pytest.fixture
+def page(opened):
+    """The page as it opens."""
+    Select(element(opened, "colour")).select_by_value("label")
+    opened.execute_script("window.scrollTo({top: 0, behavior: 'instant'}); document.getElementById('clear').click()")
+    until(opened, lambda: chosen(opened) == [] and opened.execute_script("return window.scrollY") == 0)
+    return opened
+
+
+def chosen(page):
+    return page.execute_script(MODELS + "return Array.from(source.selected.indices)")
+
+
+def place(page, node):
+    return page.execute_script(PLACE, node)
+
+
+def until(page, test):
+    return WebDriverWait(page, 30).until(lambda _: test())
+
+
+def element(page, name):
+    return page.find_element(By.ID, name)
+
+
+def shadow_texts(page):
+    """All text that is on the page, tooltips in shadow roots included."""
+    return page.execute_script(
+        """
+        const walk = (node) => (node.shadowRoot ? walk(node.shadowRoot) : '') + Array.from(node.childNodes).map(
+          (child) => child.nodeType === 3 ? child.data
+            : ['SCRIPT', 'STYLE'].includes(child.nodeName) ? '' : walk(child)).join(' ');
+        return walk(document.body);
+        """
+    )
+
+
+def move_to(page, x, y):
+    """The mouse's way to a place of the window, to be performed."""
+    actions = ActionChains(page, duration=10)
+    actions.w3c_actions.pointer_action.move_to_location(round(x), round(y))
+    return actions
+
+
+def test_a_hover_shows_id_label_and_text(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    x, y = place(page, 50)  # the outlier: nothing is near it
+    move_to(page, x, y).perform()
+    said = until(page, lambda: (text := shadow_texts(page)) and "text 50" in text and text)
+    assert table["label"][50] in said and EVIL in said
+
+
+def test_nothing_in_names_labels_or_texts_is_markup(page):
+    # Every control that shows them has been used once, then nothing of theirs has run and no element is theirs.
+    element(page, "search").send_keys("text")
+    until(page, lambda: len(chosen(page)) == 120)
+    move_to(page, *place(page, 50)).perform()
+    until(page, lambda: "text 50" in shadow_texts(page))
+    assert page.execute_script("return window.evil") is None
+    assert page.execute_script("return document.querySelectorAll('main b, main img[src=x], main script').length") == 0
+    assert page.find_element(By.TAG_NAME, "h1").text == f"Clouds {EVIL}" and page.title == f"Clouds {EVIL}"
+    assert "49" not in {cell.text for cell in page.find_elements(By.CSS_SELECTOR, ".tag")}  # {{7*7}} stays as it is
+    assert any(cell.text == "{{7*7}}" for cell in page.find_elements(By.CSS_SELECTOR, "#labels .node"))
+
+
+def test_no_errors_and_no_network(page):
+    bad = [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"]
+    assert bad == []
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert [name for name in loaded if not name.startswith(("data:", "blob:", "file:"))] == []
+
+
+def test_the_lasso_fills_the_table_and_the_download_has_it_all(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    page.execute_script(MODELS + "plot.toolbar.tools.find((tool) => tool.type === 'LassoSelectTool').active = true")
+    # Around the whole map, by its corners.
+    box = page.execute_script(
+        MODELS
+        + "const view = Bokeh.index.find_one_by_id ? Bokeh.index.find_one_by_id(plot.id) : Bokeh.index[plot.id];"
+        + "const box = view.canvas_view.el.getBoundingClientRect(), inner = view.frame.bbox;"
+        + "return [box.left + inner.left, box.top + inner.top, box.left + inner.right, box.top + inner.bottom]"
+    )
+    left, top, right, bottom = box[0] + 3, box[1] + 3, box[2] - 3, box[3] - 3
+    actions = move_to(page, left, top)
+    pointer = actions.w3c_actions.pointer_action
+    pointer.pointer_down()
+    for x, y in ((right, top), (right, bottom), (left, bottom), (left, top + 5)):
+        pointer.move_to_location(int(x), int(y))
+    pointer.pointer_up()
+    actions.perform()
+    until(page, lambda: len(chosen(page)) == 120)
+    assert element(page, "count").text == "120"
+    assert len(page.find_elements(By.CSS_SELECTOR, "#rows tbody tr")) == 120
+    element(page, "download").click()
+    file = page.downloads / "chosen.csv"
+    until(page, file.is_file)
+    until(page, lambda: file.stat().st_size > 0)
+    rows = list(csv.DictReader(io.StringIO(file.read_bytes().decode(), newline="")))
+    assert [int(row["node"]) for row in rows] == list(range(120))
+    assert [row["label"] for row in rows] == table["label"].fillna("").tolist()
+    assert [row["text"] for row in rows] == table["text"].tolist()
+    np.testing.assert_allclose([float(row["dimension"]) for row in rows], table["dimension"], rtol=1e-5)
+    element(page, "clear").click()
+    until(page, lambda: chosen(page) == [])
+
+
+def test_ids_are_copied(page):
+    page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+    page.execute_script(MODELS + "source.selected.indices = [3, 50]")
+    element(page, "copy").click()
+    until(page, lambda: element(page, "copy").text == "Copied")
+    read = "const done = arguments[0]; navigator.clipboard.readText().then(done, (error) => done(String(error)))"
+    assert page.execute_async_script(read) == "3\n50"
+
+
+def test_colours_are_switched(page):
+    select = Select(element(page, "colour"))
+    keys = [option.get_attribute("value") for option in select.options]
+    assert keys == ["label", "dimension", "sigma", "density", "component", "suspicion"]
+    seen = set()
+    for key in keys:
+        select.select_by_value(key)
+        field = page.execute_script(MODELS + "return points.glyph.fill_color.field")
+        assert field in (key, f"number_of_{key}")
+        legends = page.find_elements(By.CSS_SELECTOR, ".legend")
+        assert [e.get_attribute("data-colour") for e in legends if e.is_displayed()] == [key]
+        # What is drawn changes too.
+        canvas = MODELS + (
+            "const view = Bokeh.index.find_one_by_id ? Bokeh.index.find_one_by_id(plot.id) : Bokeh.index[plot.id];"
+            "return view.canvas_view.primary.canvas.toDataURL()"
+        )
+        seen.add(until(page, lambda canvas=canvas: (url := page.execute_script(canvas)) not in seen and url))
+    assert len(seen) == len(keys)
+
+
+def test_search_by_id_label_and_text(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    box = element(page, "search")
+
+    def look_for(text):
+        box.clear()
+        box.send_keys(text)
+
+    look_for("17")
+    until(page, lambda: chosen(page) == [17])
+    look_for("plain")
+    until(page, lambda: chosen(page) == table.index[table["label"] == "plain"].tolist())
+    look_for("QUOTE")  # a part of a label, in any case
+    until(page, lambda: chosen(page) == table.index[table["label"] == 'quote " & <b>'].tolist())
+    look_for("text 101")
+    until(page, lambda: chosen(page) == [101])
+    look_for("nowhere at all")
+    until(page, lambda: element(page, "found").text == "0 nodes")
+    assert chosen(page) == []
+
+
+def test_numbers_and_classes_of_the_page_choose_on_the_map(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    page.execute_script("document.querySelector('#labels .suspects .node').click()")
+    (first,) = chosen(page)
+    assert first == table["suspicion"].idxmax() == 5
+    entry = page.find_element(By.CSS_SELECTOR, ".legend[data-colour=label] button")
+    name = entry.find_element(By.TAG_NAME, "span").get_attribute("textContent")
+    entry.click()
+    assert chosen(page) == table.index[table["label"] == name].tolist()
+
+
+def test_histograms_and_map_are_linked(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    page.execute_script("window.exploreRange('outlier_score', 0, 1)")
+    assert chosen(page) == table.index[table["outlier_score"].astype("float32") <= 1].tolist()
+    blue = "return Bokeh.documents[0].get_model_by_name('histogram_dimension').renderers[1].data_source.data.chosen"
+    assert sum(page.execute_script(blue)) == len(chosen(page))
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_sticks_out(page, width):
+    """No sideways scrolling, and the map has room, on a telephone and on a desk."""
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    try:
+        wide = until(page, lambda: page.execute_script("return document.documentElement.scrollWidth"))
+        assert wide <= width
+        assert page.execute_script("return document.querySelector('.plot').clientWidth") > 0.55 * width
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,0 +1,120 @@
+"""The numbers behind the page: one row per node, and they agree with the library's own functions."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+
+import asbc
+from asbc.explore import explore, findings
+from asbc.explore.layout import strengths
+from asbc.explore.page import render
+from asbc.explore.sample import LEAST, stratified_share
+from tests.conftest import curved_clouds
+
+
+@pytest.fixture
+def still(monkeypatch):
+    """A layout that takes no time, for tests that do not look at it."""
+    monkeypatch.setattr(findings, "place_nodes", lambda graph, *_, **__: np.zeros((graph.shape[0], 2), np.float32))
+
+
+def test_the_table_is_what_the_library_says(made):
+    X, y = np.load(made / "vectors.npy"), np.load(made / "labels.npy")
+    table = pd.read_parquet(made / "explore.parquet")
+    builder = asbc.GraphBuilder(weights="blend").fit(X)
+    about, issues = asbc.describe(builder, y), asbc.find_label_issues(builder, y)
+    assert len(table) == len(X) and table["x"].notna().all() and table["y"].notna().all()
+    assert table["label"].fillna("").tolist() == y.tolist() and table["label"].isna().sum() == 1
+    np.testing.assert_array_equal(table["dimension"], builder.dimension_)
+    np.testing.assert_array_equal(table["sigma"], builder.bandwidth_.sigma)
+    np.testing.assert_array_equal(table["scale"], builder.neighbors_.distances[:, -1])
+    np.testing.assert_array_equal(table["density"], about.density)
+    np.testing.assert_array_equal(np.flatnonzero(table["outlier"]), np.sort(about.outliers))
+    np.testing.assert_array_equal(table["suspicion"], 1 - issues.quality)
+    assert table["suggested"].tolist() == issues.suggested.tolist()
+    assert table["outlier"][50] and table["duplicate_group"][109] == table["duplicate_group"][110] >= 0
+    assert table["nearest_ratio"][109] == 0
+    whole = json.loads(pq.read_schema(made / "explore.parquet").metadata[b"asbc-explore"])
+    assert whole["effective_rank"] == pytest.approx(about.effective_rank)
+    assert whole["duplicate_threshold"] == about.duplicates.threshold
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        None,
+        np.full(60, -1),
+        [None] * 60,
+        [""] * 60,
+        np.full(60, np.nan),
+        np.zeros(60, int),
+        np.arange(60),
+        [0.0, float("nan")] * 30,
+        ["a", None, "b"] * 20,
+        np.arange(60) % 2 == 0,
+    ],
+    ids=["none", "-1", "None", "empty", "nan", "one class", "singletons", "floats", "mixed", "bool"],
+)
+def test_any_labels(labels, still, request):
+    found = explore(curved_clouds(60)[0], labels)
+    nothing = labels is None or pd.Series(list(labels), dtype=object).replace({-1: None, "": None}).isna().all()
+    assert (found.issues is None) == ("label" not in found.nodes) == nothing
+    if request.node.callspec.id in ("none", "one class", "singletons"):
+        assert ('id="labels"' in render(found, "any")) != nothing
+
+
+def test_too_few_vectors_and_labels_of_another_length(still):
+    with pytest.raises(ValueError, match="at least 9 vectors; got 8"):
+        explore(np.eye(8))
+    with pytest.raises(ValueError, match="one entry per node: 20 wanted, got 19"):
+        explore(np.random.default_rng(0).normal(size=(20, 3)), np.zeros(19, int))
+    with pytest.raises(ValueError, match="texts must have one entry per node: 20 wanted, got 3"):
+        explore(np.random.default_rng(0).normal(size=(20, 3)), texts=["a"] * 3)
+
+
+def test_more_nodes_than_a_map_shows(still, monkeypatch, tmp_path):
+    monkeypatch.setattr(findings, "MAP_LIMIT", 50)
+    X, y = curved_clouds(120)
+    found = explore(X, y)
+    assert 50 <= len(found.shown) < 120 and set(y[found.shown]) == set(y)
+    assert set(found.suspects[:100]) | set(found.about.hubs) <= set(found.shown)
+    assert (found.nodes["x"].notna().to_numpy() == np.isin(np.arange(120), found.shown)).all()
+    text = render(found, "many")
+    assert f"The map shows a sample: {len(found.shown)} of 120 nodes" in text
+    builder = asbc.GraphBuilder().fit(X)
+    np.save(tmp_path / "v.npy", X)
+    asbc.build_graph(tmp_path / "v.npy", tmp_path / "graph", builder)
+    with pytest.raises(ValueError, match="120 nodes are more than the 50 that a map shows"):
+        explore(tmp_path / "graph")
+    assert len(explore(tmp_path / "graph", vectors=X).nodes) == 120
+
+
+def test_a_stratified_share():
+    strata = np.repeat([0, 1, 2], [1000, 3, 200])
+    taken = stratified_share(strata, 200, seed=1)
+    counts = np.bincount(strata[taken])
+    assert len(taken) == len(set(taken)) == 200 and counts[1] == 3
+    rest = 200 - 3 - 2 * LEAST
+    np.testing.assert_allclose(counts[[0, 2]] - LEAST, rest * np.array([990, 190]) / 1180, atol=1)
+    np.testing.assert_array_equal(taken, stratified_share(strata, 200, seed=1))
+    np.testing.assert_array_equal(stratified_share(strata, 5000), np.arange(1203))
+    assert len(stratified_share(np.arange(100), 30)) == 30  # more strata than places
+
+
+def test_strengths_keep_the_shape_of_a_graph():
+    rng = np.random.default_rng(0)
+    dense = rng.random((12, 12)) * (rng.random((12, 12)) < 0.4)
+    dense = np.maximum(dense, dense.T)
+    np.fill_diagonal(dense, 0)
+    dense[3] = dense[:, 3] = 0  # a node that nothing is connected to
+    got = strengths(sparse.csr_array(dense)).toarray()
+    most = dense.max(axis=1)
+    for i in range(12):
+        for j in range(12):
+            wanted = max(dense[i, j] / most[i], dense[i, j] / most[j]) if dense[i, j] else 0.0
+            assert got[i, j] == pytest.approx(wanted)
+    np.testing.assert_array_equal(got, got.T)

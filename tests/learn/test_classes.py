@@ -1,0 +1,66 @@
+"""Classes judged by their neighbours, against loops over all nodes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import asbc
+from asbc.learn.classes import judge_classes
+from asbc.learn.issues import supporting_neighbors
+
+
+@pytest.fixture(scope="module", params=["strings", "numbers"])
+def judged(request, clouds):
+    X, y = clouds
+    rng = np.random.default_rng(0)
+    labels = y.copy()
+    labels[rng.choice(len(y), 30, replace=False)] = rng.integers(0, 6, 30)
+    if request.param == "strings":
+        labels = np.array(["ant", "bee", "cat", "dog", "eel", "fox"])[labels]
+        labels[::17] = ""
+    else:
+        labels[::17] = -1
+    builder = asbc.GraphBuilder(weights="blend").fit(X)
+    return builder, labels, asbc.find_label_issues(builder, labels)
+
+
+def test_accuracy_and_confusion(judged):
+    _, _, issues = judged
+    report = judge_classes(issues)
+    right, size, taken = Counter(), Counter(), Counter()
+    for given, said, weight in zip(issues.given, issues.suggested, issues.weight, strict=True):
+        if given in ("", -1):
+            continue
+        size[given] += 1
+        if weight > 0 and said == given:
+            right[given] += 1
+        elif weight > 0:
+            taken[given, said] += 1
+    names = report.classes.tolist()
+    assert names == sorted(size) and report.size.tolist() == [size[name] for name in names]
+    assert report.right.tolist() == [right[name] for name in names]
+    assert ((report.low <= report.accuracy) & (report.accuracy <= report.high)).all()
+    found = Counter()
+    for (a, b), there, back in zip(report.pairs, report.there, report.back, strict=True):
+        found[names[a], names[b]], found[names[b], names[a]] = int(there), int(back)
+    assert +found == +taken and taken
+    total = report.there + report.back
+    assert (np.diff(total) <= 0).all()
+
+
+def test_supporters_have_the_label_that_is_suggested(judged):
+    builder, labels, issues = judged
+    nodes = issues.order[:20]
+    for node, found in zip(nodes, supporting_neighbors(builder, issues, nodes, most=4), strict=True):
+        weight = dict(zip(builder.neighbors_.indices[node].tolist(), builder.weights_[node], strict=True))
+        say_so = [i for i, w in weight.items() if w > 0 and labels[i] == issues.suggested[node]]
+        assert found.tolist() == sorted(say_so, key=lambda i: -weight[i])[:4] and len(found)
+
+
+def test_nodes_that_nobody_votes_for_are_wrong_and_confused_with_nothing():
+    X = np.concatenate([np.random.default_rng(0).normal(c, 1, (30, 2)) for c in (0, 90)])
+    labels = np.full(60, -1)
+    labels[:30], labels[40] = 1, 2
+    report = judge_classes(asbc.find_label_issues(asbc.GraphBuilder(k_cand=10).fit(X), labels))
+    assert report.size.tolist() == [30, 1] and report.right.tolist() == [30, 0] and len(report.pairs) == 0
