@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 # What the system says when a file cannot grow: no space left, a quota reached, or a limit on the size of files.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 @contextmanager
@@ -85,3 +89,40 @@ def misnamed(path: Path) -> str | None:
         return None
     what = "plain text, such as CSV" if found == ".csv" else f"a {found} file"
     return f"{path}: not a {path.suffix} file but {what}; rename it to {path.stem}{found}"
+
+
+def sweep(folder: Path, *, older_than: float = 0.0) -> None:
+    """Remove the temporary files that killed writers have left in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        One in which nobody else is writing, or `older_than` is so long that no writer takes it.
+    older_than : float, default=0
+        Seconds since they were last written to.
+    """
+    for path in folder.glob(".*"):
+        # As `whole_path` names them: a dot, the real name, a dot, 32 hexadecimal digits.
+        with suppress(FileNotFoundError):
+            if _TEMPORARY.fullmatch(path.name) and time.time() - path.stat().st_mtime >= older_than:
+                path.unlink()
+
+
+def why_not_written(error: OSError) -> str | None:
+    """What keeps a file from being written, in words for a user: a full disk, or a place that is closed to writers.
+
+    Parameters
+    ----------
+    error : OSError
+        What the system said.
+
+    Returns
+    -------
+    str or None
+        None if it is another kind of error.
+    """
+    if error.errno in DISK_FULL:
+        return f"the disk is full, or a file may not grow any more ({error.strerror}); make room and start again"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"nothing can be written there ({error.strerror}); choose another folder, or ask for the right to write"
+    return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +15,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,10 +23,11 @@ from asbc.configs import conf_dir
 from asbc.embeddings.cache import CacheError
 from asbc.embeddings.download import DownloadError
 from asbc.extras import MissingExtraError
-from asbc.files import write_whole
+from asbc.files import why_not_written
 from asbc.runs.experiment import run
-from asbc.runs.results import ResultsError
+from asbc.runs.sealed import ResultsError, write_note
 from asbc.runs.summary import SweepSummary, show_run
+from asbc.runs.workers import end_with_parent
 
 log = logging.getLogger("asbc")
 
@@ -38,7 +40,9 @@ def job(cfg: DictConfig) -> dict[str, Any]:
     context = HydraConfig.get()
     sweep = context.mode == RunMode.MULTIRUN
     pooled = "joblib" in str(context.launcher.get("_target_"))
+    logging.raiseExceptions = False  # a log file that cannot be written, on a full disk, is no traceback each time
     if pooled:
+        end_with_parent()
         cfg = OmegaConf.merge(cfg, {"progress": False})  # type: ignore[assignment]
     note: dict[str, Any] = {"overrides": list(context.overrides.task), "state": "failed"}
     try:
@@ -54,15 +58,19 @@ def job(cfg: DictConfig) -> dict[str, Any]:
         _say(f"\nStopped. What was finished is safe in {Path(cfg.out) / 'runs'}; the same command goes on from there.")
         raise
     except Exception as error:
-        note["error"] = f"{type(error).__name__}: {error}"
+        trouble = _disk_trouble(error, cfg.out)
+        note["error"] = trouble or f"{type(error).__name__}: {error}"
         note["traceback"] = traceback.format_exc()
-        expected = isinstance(
+        expected = trouble or isinstance(
             error, ValueError | ResultsError | FileNotFoundError | MissingExtraError | DownloadError | CacheError
         )
         log.error("%s", note["error"], exc_info=not expected)
     finally:
-        text = json.dumps(note, indent=2)
-        write_whole(Path(context.runtime.output_dir) / "job.json", lambda p: p.write_text(text))
+        try:
+            write_note(Path(context.runtime.output_dir) / "job.json", note)
+        except OSError as error:  # the rows matter, not the note; but without it the job counts as failed
+            log.error("%s", _disk_trouble(error, cfg.out) or error)
+            note |= {"state": "failed", "error": str(error)}
     if not sweep and note["state"] != "failed":
         show_run(outcome.table, outcome.path, finished_by=outcome.version if outcome.skipped else None)
     return note
@@ -119,6 +127,29 @@ def missing_launcher(arguments: list[str]) -> str | None:
     return None
 
 
+def start() -> int:
+    """Hand the command line to Hydra; the exit code. A disk that Hydra cannot write to is told in one line."""
+    whole = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, and not as printed by Hydra
+    try:
+        hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
+        return 1 if SweepSummary.failed else 0
+    except HydraException as error:
+        if whole:
+            raise
+        _say("\n".join(str(e) for e in (error, error.__cause__) if e is not None))
+    except OSError as error:
+        trouble = _disk_trouble(error, "the folder of `out`")
+        if whole or trouble is None:
+            raise
+        _say(f"asbc: {trouble}")
+    finally:
+        os.environ.pop("HYDRA_FULL_ERROR")
+        if whole is not None:
+            os.environ["HYDRA_FULL_ERROR"] = whole
+    return 1
+
+
 def main() -> None:
     """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
     wrong = unknown_leaves(sys.argv[1:]) or missing_launcher(sys.argv[1:])
@@ -135,11 +166,16 @@ def main() -> None:
                 if codes[-1] == 130:
                     break
         else:
-            hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
-            codes.append(1 if SweepSummary.failed else 0)
+            codes.append(start())
     except KeyboardInterrupt:
         codes.append(130)
     sys.exit(max(codes))
+
+
+def _disk_trouble(error: Exception, out: str) -> str | None:
+    """Which file could not be written, and what to do; None if it is another kind of error."""
+    why = why_not_written(error) if isinstance(error, OSError) else None
+    return f"{getattr(error, 'filename', None) or out}: {why}" if why else None
 
 
 def _say(text: str) -> None:
@@ -149,6 +185,6 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     # Imported by its real name, not run as __main__: Hydra imports this module once more, and SweepSummary.failed,
     # which the exit code depends on, must be the same object in both.
-    from asbc.runs.command import main as start
+    from asbc.runs.command import main as real_main
 
-    start()
+    real_main()

@@ -22,9 +22,9 @@ from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
+from asbc.runs.folder import Run
 from asbc.runs.identity import run_id
-from asbc.runs.loggers import Mirror, RunFacts
-from asbc.runs.results import Run
+from asbc.runs.loggers import Mirror, RunFacts, Session
 from asbc.validation import normalize
 from asbc.version import __version__
 
@@ -35,7 +35,7 @@ log = logging.getLogger("asbc")
 
 # Keys of a config that decide where and how it runs and not what comes out, so they are no part of a run's id. The
 # embeddings are among them because the hash of their contents stands for them: a copied file gives the same run.
-NOT_SETTINGS = ("embedding", "logger", "out", "rerun", "threads", "progress", "stages")
+NOT_SETTINGS = ("embedding", "logger", "out", "rerun", "mix_versions", "threads", "progress", "stages")
 
 
 @dataclass(frozen=True)
@@ -102,25 +102,26 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         "version": __version__,
         "group": group,
     }
-    with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
-        if folder.finished and folder.status["state"] == "finished":
-            return Outcome(id, folder.path, True, folder.rows(), str(folder.status.get("version", "unknown")))
+    runs = Path(cfg.out) / "runs"
+    told = {**settings, "data": facts}
+    with Run(runs, id, told, rerun=bool(cfg.rerun), mix_versions=bool(cfg.mix_versions)) as folder:
+        if folder.finished:
+            return _finished_before(cfg, folder, settings, facts)
         done = folder.begin(**facts)
         methods: dict[str, Method] = {name: instantiate(node) for name, node in _items(cfg.get("methods"))}
         tasks: dict[str, Task] = {name: instantiate(node) for name, node in _items(cfg.get("evaluate"))}
         units = plan(cfg, embeddings, methods, tasks)
         folder.note("running", units=len(units))
-        told = RunFacts(id, folder.status["attempt"], folder.path, settings, facts)
         with ExitStack() as stack:
             stack.enter_context(_threads(threads))
-            loggers = [stack.enter_context(Mirror(instantiate(node)(told))) for _, node in _items(cfg.get("logger"))]
+            loggers = [stack.enter_context(Mirror(session)) for session in _sessions(cfg, folder, settings, facts)]
             if done:
                 for logger in loggers:
                     logger.log(folder.rows())
             steps = len(units) * len(tasks) * len(methods)
             progress = stack.enter_context(_progress(str(cfg.name), steps, bool(cfg.progress)))
             for unit in units:
-                if unit.name in done or folder.finished:
+                if unit.name in done:
                     progress(len(tasks) * len(methods), "")
                     continue
                 sample = draw(cfg, embeddings, unit)
@@ -134,6 +135,22 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
             for logger in loggers:
                 logger.conclude(table)
         return Outcome(id, folder.path, False, table)
+
+
+def _finished_before(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> Outcome:
+    """A run whose rows are all there. A kill may have come just before it was noted, or before the loggers had it."""
+    version = str(folder.status.get("version", "unknown"))
+    table = folder.finish(**facts | {"version": version}) if folder.status["state"] != "finished" else folder.rows()
+    for session in _sessions(cfg, folder, settings, facts):
+        if session.lacks():
+            with Mirror(session) as logger:
+                logger.conclude(table)
+    return Outcome(folder.id, folder.path, True, table, version)
+
+
+def _sessions(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> list[Session]:
+    told = RunFacts(folder.id, folder.status["attempt"], folder.path, settings, facts)
+    return [instantiate(node)(told) for _, node in _items(cfg.get("logger"))]
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
@@ -341,11 +358,11 @@ def _progress(name: str, steps: int, shown: bool) -> Iterator[Any]:
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("[bold]{task.fields[label]}"),
+        TextColumn("{task.fields[label]}", style="bold", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("[dim]{task.description}"),
+        TextColumn("{task.description}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("", total=steps, label=name)

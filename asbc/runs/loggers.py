@@ -61,6 +61,13 @@ class Session(AbstractContextManager["Session"]):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close; `error` is what stopped the run, or None."""
 
+    def lacks(self) -> bool:
+        """Whether a finished run is without what this logger leaves, so that it is to be made from the table.
+
+        No, unless a logger knows: W&B's copy is made by `asbc-upload`, which sends a run once.
+        """
+        return False
+
 
 class Mirror(Session):
     """A session whose errors become warnings, since the rows are safe without it.
@@ -131,8 +138,11 @@ class CsvLogger:
 
 class _CsvSession(Session):
     def __init__(self, facts: RunFacts) -> None:
-        self.facts = facts
+        self._path = facts.path / "results.csv"
 
     def conclude(self, table: pd.DataFrame) -> None:
         shown = table.drop(columns=NOT_SHOWN, errors="ignore")
-        write_whole(self.facts.path / "results.csv", lambda path: shown.to_csv(path, index=False))
+        write_whole(self._path, lambda path: shown.to_csv(path, index=False))
+
+    def lacks(self) -> bool:
+        return not self._path.exists()

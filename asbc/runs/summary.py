@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,8 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from asbc.runs.results import read_rows
+from asbc.files import sweep
+from asbc.runs.sealed import ResultsError, read_note, read_rows
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -43,6 +43,14 @@ class SweepSummary(Callback):
 
     failed = 0
 
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        # Killed jobs may have left a half-written job.json. A day is longer than any writer takes.
+        for pattern in ("jobs/*/", "sweeps/*/*/"):
+            for job in Path(config.out).glob(pattern):
+                sweep(job, older_than=24 * 3600)
+
+    on_multirun_start = on_run_start
+
     def on_job_end(self, config: DictConfig, job_return: Any, **kwargs: Any) -> None:
         if config.hydra.mode == RunMode.RUN:
             note = getattr(job_return, "_return_value", None)
@@ -50,8 +58,25 @@ class SweepSummary(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        notes = sorted(folder.glob("*/job.json"), key=lambda p: (len(p.parent.name), p.parent.name))
-        SweepSummary.failed = show_sweep([json.loads(path.read_text()) for path in notes], folder)
+        notes = job_notes(folder)
+        # Counted before anything is printed, which may go wrong: the exit code depends on it.
+        SweepSummary.failed = sum(note["state"] == "failed" for note in notes)
+        show_sweep(notes, folder)
+
+
+def job_notes(folder: Path) -> list[dict[str, Any]]:
+    """What each job of a sweep left in its `job.json`, in order; a job without one has failed."""
+    notes = []
+    jobs = [path for path in folder.glob("*/") if not path.name.startswith(".")]
+    for job in sorted(jobs, key=lambda path: (len(path.name), path.name)):
+        try:
+            note = read_note(job / "job.json")
+        except FileNotFoundError:
+            note = {"error": f"{job}: the job left no job.json, it was killed or could not write"}
+        except (OSError, ResultsError) as error:
+            note = {"error": str(error)}
+        notes.append({"overrides": [], "state": "failed", **note})
+    return notes
 
 
 def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None) -> None:
@@ -67,20 +92,23 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
         Where the run was skipped because it was finished before: the version of asbc that finished it.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     shown = headline(table)
-    view = Table(title=f"{table['experiment'].iloc[0]}: {table['dataset'].iloc[0]}, {table['encoder'].iloc[0]}")
+    # Names and paths are text, not markup: brackets in them are shown as they are.
+    title = f"{table['experiment'].iloc[0]}: {table['dataset'].iloc[0]}, {table['encoder'].iloc[0]}"
+    view = Table(title=escape(title))
     view.add_column("method")
     for column in shown.columns:
-        view.add_column(str(column), justify="right")
+        view.add_column(escape(str(column)), justify="right")
     for method, row in shown.iterrows():
-        view.add_row(
-            str(method), *("" if v != v else f"{v:.4g}" if c == "seconds" else f"{v:.4f}" for c, v in row.items())
-        )
+        cells = ("" if v != v else f"{v:.4g}" if c == "seconds" else f"{v:.4f}" for c, v in row.items())
+        view.add_row(escape(str(method)), *cells)
     console = Console()
     console.print(view)
-    console.print(f"{skipped_because(finished_by)}: {path}" if finished_by else f"rows: {path}", soft_wrap=True)
+    where = f"{skipped_because(finished_by)}: {path}" if finished_by else f"rows: {path}"
+    console.print(where, soft_wrap=True, markup=False)
 
 
 def skipped_because(version: str) -> str:
@@ -113,6 +141,18 @@ def headline(table: pd.DataFrame) -> pd.DataFrame:
     return means
 
 
+def best_method(folder: Path) -> str:
+    """The method that did best by a run's first headline, and how well; empty where no headline says."""
+    try:
+        shown = headline(read_rows(folder / "results.parquet"))
+    except ResultsError as error:
+        return str(error)
+    metric = shown.columns[0]
+    if metric not in ("loo", "lp", "nmi", "ari") or shown[metric].isna().all():
+        return ""
+    return f"{shown[metric].idxmax()} ({metric} {shown[metric].max():.4f})"
+
+
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
     """Print what became of each job of a sweep.
 
@@ -129,24 +169,23 @@ def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
         How many jobs failed.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     # Overrides that all jobs have in common do not tell one from another.
-    common = set.intersection(*(set(note["overrides"]) for note in notes)) if len(notes) > 1 else set()
+    told = [set(note["overrides"]) for note in notes if note["overrides"]]
+    common = set.intersection(*told) if len(told) > 1 else set()
     swept = [" ".join(o for o in note["overrides"] if o not in common) for note in notes]
-    view = Table(title=f"sweep {folder.name}")
+    view = Table(title=escape(f"sweep {folder.name}"))
     for column in ("job", "overrides", "state", "best method"):
         view.add_column(column)
     for number, note in enumerate(notes):
         best = ""
         if note["state"] in ("finished", "skipped"):
-            shown = headline(read_rows(Path(note["path"]) / "results.parquet"))
-            metric = shown.columns[0]
-            if metric in ("loo", "lp", "nmi", "ari"):
-                best = f"{shown[metric].idxmax()} ({metric} {shown[metric].max():.4f})"
+            best = best_method(Path(note["path"]))
         by_other = note["state"] == "skipped" and other_version(note.get("version"))
         state = f"skipped (asbc {note['version']})" if by_other else note["state"]
-        view.add_row(str(number), swept[number], state, best)
+        view.add_row(str(number), *map(escape, (swept[number], state, best)))
     console = Console()
     console.print(view)
     others = [note["version"] for note in notes if note["state"] == "skipped" and other_version(note.get("version"))]
@@ -157,6 +196,7 @@ def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
             "rerun=true does them again",
             soft_wrap=True,
             highlight=False,
+            markup=False,
         )
     failed = [(number, note) for number, note in enumerate(notes) if note["state"] == "failed"]
     if failed:

@@ -1,4 +1,6 @@
 import json
+import logging
+import os
 import threading
 
 import pandas as pd
@@ -6,18 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from asbc.files import write_whole
 from asbc.runs.identity import run_id
-from asbc.runs.results import (
-    FORMAT,
-    ResultsError,
-    Run,
-    collect,
-    read_rows,
-    read_status,
-    runs,
-    write_rows,
-    write_whole,
-)
+from asbc.runs.results import ResultsError, Run, collect, read_rows, read_status, runs
+from asbc.runs.sealed import FORMAT, write_rows
 
 
 def rows(unit, count=3):
@@ -90,7 +84,7 @@ def test_a_kill_while_finishing_loses_and_doubles_nothing(tmp_path, monkeypatch,
         if moment == "before the status":
             patch.setattr(run, "note", die)
         else:
-            patch.setattr("asbc.runs.results.shutil.rmtree", die)
+            patch.setattr("asbc.runs.folder.shutil.rmtree", die)
         run.finish()
     run._lock.release()
     assert len(collect(tmp_path)) == 6
@@ -116,22 +110,33 @@ def test_rerun_sets_the_old_rows_aside(tmp_path):
     assert [p.name for p, _ in runs(tmp_path)] == ["abc"]
 
 
-def test_two_processes_cannot_share_a_run(tmp_path):
-    caught = []
+def test_a_second_process_says_who_is_at_it_and_waits(tmp_path, caplog):
+    found = []
+    said = threading.Event()
+
+    class Told(logging.Handler):
+        def emit(self, record):
+            said.set()
 
     def second():
-        try:
-            with Run(tmp_path, "abc"):
-                pass
-        except ResultsError as error:
-            caught.append(str(error))
+        with Run(tmp_path, "abc") as run:
+            found.append((run.finished, run.status["state"], len(run.rows())))
 
-    with Run(tmp_path, "abc") as run:
-        run.begin()
-        thread = threading.Thread(target=second)
-        thread.start()
+    logger, told = logging.getLogger("asbc"), Told()
+    logger.addHandler(told)
+    try:
+        with Run(tmp_path, "abc") as run:
+            run.begin()
+            thread = threading.Thread(target=second)
+            thread.start()
+            assert said.wait(60) and not found
+            run.append("u", rows(1))
+            run.finish()
         thread.join()
-    assert len(caught) == 1 and "another process" in caught[0]
+    finally:
+        logger.removeHandler(told)
+    assert found == [(True, "finished", 3)]
+    assert f"process {os.getpid()} on {os.uname().nodename} is at work on this run; waiting" in caplog.text
 
 
 def test_write_whole_leaves_the_old_file_when_writing_fails(tmp_path):
@@ -154,9 +159,10 @@ def test_other_formats_and_corrupt_files_are_refused_and_left_alone(tmp_path):
     part = tmp_path / "abc" / "parts" / "u1.parquet"
     torn = part.read_bytes()[:-20]
     part.write_bytes(torn)
-    for use in (lambda: collect(tmp_path), lambda: Run(tmp_path, "abc").__enter__().begin()):
-        with pytest.raises(ResultsError, match=r"u1.parquet: not a readable Parquet file .* rerun=true"):
-            use()
+    with pytest.raises(ResultsError, match=r"u1.parquet: damaged, .* rerun=true"):
+        collect(tmp_path)
+    with pytest.raises(ResultsError, match=r"u1.parquet: damaged, .* rerun=true"), Run(tmp_path, "abc") as run:
+        run.begin()
     assert part.read_bytes() == torn
 
     pq.write_table(pa.table({"x": [1]}), part)

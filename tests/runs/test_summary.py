@@ -1,6 +1,5 @@
 """Runs that another version finished are named when they are skipped, and done again when that is asked for."""
 
-import json
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 import asbc
 from asbc.runs import command
 from asbc.runs.results import read_status
+from asbc.runs.sealed import write_note
 from asbc.runs.summary import show_sweep, skipped_because
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
@@ -22,8 +22,7 @@ def call(monkeypatch, *arguments):
 
 def finished_by(folder, version):
     """As if another version had finished the run."""
-    status = json.loads((folder / "status.json").read_text())
-    (folder / "status.json").write_text(json.dumps(status | {"version": version}))
+    write_note(folder / "status.json", read_status(folder) | {"version": version})
 
 
 def said(capsys):
