@@ -41,7 +41,7 @@ class Forked:
 
     def read(self):
         """All that it has printed so far: its output, and its errors."""
-        return (self._output / "1").read_text(), (self._output / "2").read_text()
+        return tuple(path.read_text() if path.exists() else "" for path in (self._output / "1", self._output / "2"))
 
     def wait(self):
         """The exit code, once it has ended."""

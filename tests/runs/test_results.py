@@ -1,6 +1,7 @@
 import json
 import logging
 import os
+import shutil
 import threading
 
 import pandas as pd
@@ -12,6 +13,7 @@ from asbc.files import write_whole
 from asbc.runs.identity import run_id
 from asbc.runs.results import ResultsError, Run, collect, read_rows, read_status, runs
 from asbc.runs.sealed import FORMAT, write_rows
+from asbc.version import __version__
 
 
 def rows(unit, count=3):
@@ -192,3 +194,90 @@ def test_columns_of_different_runs_are_joined(tmp_path):
             run.finish()
     table = collect(tmp_path)
     assert set(table.columns) == {"value", "gamma", "k", "note"} and len(table) == 2
+
+
+def test_copies_of_parts_and_runs_are_counted_once(tmp_path, caplog):
+    with Run(tmp_path, "abc") as run:
+        run.begin()
+        run.append("u1", rows(1))
+        run.append("u2", rows(2))
+    parts = tmp_path / "abc" / "parts"
+    shutil.copy(parts / "u1.parquet", parts / "u1 (copy).parquet")
+    assert len(collect(tmp_path)) == 6
+    assert "u1 (copy).parquet: the rows of u1 under another name; left out" in caplog.text
+    shutil.copy(parts / "u1.parquet", parts / "u2.parquet")  # in the place of another unit: that one is done again
+    with Run(tmp_path, "abc") as run:
+        assert run.begin() == {"u1"}
+        run.append("u2", rows(2))
+        table = run.finish()
+    assert sorted(table["level"]) == [1, 1, 1, 2, 2, 2]
+
+    (tmp_path / "backup").mkdir()
+    for copy in ("aaa", "zzz", "backup/abc"):
+        shutil.copytree(tmp_path / "abc", tmp_path / copy)
+    pd.testing.assert_frame_equal(collect(tmp_path), table)
+    assert [path.name for path, _ in runs(tmp_path)] == ["abc"]
+    assert f"{tmp_path / 'zzz'}: the same run as {tmp_path / 'abc'}; left out" in caplog.text
+    pd.testing.assert_frame_equal(collect(tmp_path / "zzz"), table)
+    with pytest.raises(ResultsError, match="zzz: holds a copy of the run abc"), Run(tmp_path, "zzz"):
+        pass
+
+
+def test_missing_and_infinite_values_are_kept_as_they_are(tmp_path):
+    values = [float("nan"), float("inf"), 0.5]
+    with Run(tmp_path, "abc") as run:
+        run.begin()
+        run.append("u", [dict(method="knn", value=value) for value in values])
+        run.finish()
+    assert collect(tmp_path)["value"].tolist()[1:] == values[1:] and collect(tmp_path)["value"].isna().sum() == 1
+
+
+def begun_by(root, version):
+    """A run that another version left half done."""
+    with Run(root, "abc") as run:
+        run.begin()
+        run.append("u1", rows(1))
+        run.note("running", version=version)
+
+
+def test_the_half_done_work_of_another_version_is_set_aside(tmp_path, caplog):
+    begun_by(tmp_path, "0.0.7")
+    with Run(tmp_path, "abc") as run:
+        assert run.begin() == set()
+        run.append("u1", rows(5))
+        assert run.finish()["level"].tolist() == [5, 5, 5]
+    assert f"asbc 0.0.7 has done a part of this run (this is {__version__}); it is set aside as abc.replaced-1" in (
+        caplog.text
+    )
+    assert read_rows(tmp_path / "abc.replaced-1" / "parts" / "u1.parquet")["level"].tolist() == [1, 1, 1]
+    assert read_status(tmp_path / "abc")["version"] == __version__
+
+
+def test_versions_are_mixed_if_that_is_asked_for(tmp_path, caplog):
+    begun_by(tmp_path, "0.0.7")
+    with Run(tmp_path, "abc", mix_versions=True) as run:
+        assert run.begin() == {"u1"}
+        run.append("u2", rows(2))
+        assert len(run.finish()) == 6
+    assert f"asbc 0.0.7 has done a part of this run (this is {__version__}); it goes on" in caplog.text
+    assert read_status(tmp_path / "abc")["versions"] == ["0.0.7", __version__]
+
+
+def test_what_killed_writers_left_is_swept(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        run.begin()
+        run.append("u1", rows(1))
+        run.finish()
+    parts = tmp_path / "abc" / "parts"
+    parts.mkdir()
+    left = [tmp_path / "abc" / f".status.json.{'0' * 32}", parts / f".u2.parquet.{'f' * 32}", parts / "u1.parquet"]
+    for path in left:
+        path.touch()
+    (tmp_path / "abc" / ".mine").touch()
+    with Run(tmp_path, "abc"):
+        assert sorted(p.name for p in (tmp_path / "abc").iterdir()) == [
+            ".mine",
+            "config.yaml",
+            "results.parquet",
+            "status.json",
+        ]

@@ -1,14 +1,16 @@
 """Runs that another version finished are named when they are skipped, and done again when that is asked for."""
 
+import os
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 import asbc
 from asbc.runs import command
 from asbc.runs.results import read_status
 from asbc.runs.sealed import write_note
-from asbc.runs.summary import show_sweep, skipped_because
+from asbc.runs.summary import SweepSummary, job_notes, show_sweep, skipped_because
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
 
@@ -78,3 +80,44 @@ def test_a_failed_job_of_a_sweep_has_no_version(tmp_path, capsys):
     note = {"overrides": ["k_cand=3000"], "state": "failed", "error": "ValueError: too many"}
     assert show_sweep([note], tmp_path) == 1
     assert "1 of 1 failed" in capsys.readouterr().out
+
+
+def test_brackets_in_names_are_no_markup_and_failures_count(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    names = f"embedding.path='{tmp_path}/no[/x].npy','{tmp_path}/nor[/x].npy'"
+    assert call(monkeypatch, "-m", "embedding=files", names, f"out={tmp_path}", *TINY) == 1
+    text = said(capsys)
+    assert "2 of 2 failed" in text and "│ embedding.path=" in text and "no[/x].npy: no such file" in text
+
+
+def test_brackets_of_overrides_are_shown(tmp_path, capsys):
+    notes = [{"overrides": [word], "state": "interrupted"} for word in ("method=[knn]", "method=[nnk_sigma]")]
+    show_sweep(notes, tmp_path / "[bold]")
+    assert "method=[knn]" in (text := capsys.readouterr().out) and "sweep [bold]" in text
+
+
+def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeypatch):
+    for number in range(3):
+        write_note(tmp_path / str(number) / "job.json", {"overrides": [f"seed={number}"], "state": "interrupted"})
+    (tmp_path / "1" / "job.json").unlink()
+    path = tmp_path / "2" / "job.json"
+    path.write_text(path.read_text().replace("interrupted", "finished"))
+    notes = job_notes(tmp_path)
+    assert [note["state"] for note in notes] == ["interrupted", "failed", "failed"]
+    assert "left no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
+    # Counted even where nothing can be printed.
+    monkeypatch.setattr("asbc.runs.summary.show_sweep", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        SweepSummary().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
+    assert SweepSummary.failed == 2
+    SweepSummary.failed = 0
+
+
+def test_half_written_notes_of_killed_jobs_are_swept_after_a_day(tmp_path):
+    old, new = (tmp_path / "jobs" / name / f".job.json.{'a' * 32}" for name in ("old", "new"))
+    for path in (old, new):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    os.utime(old, (0, 0))
+    SweepSummary().on_run_start(OmegaConf.create({"out": str(tmp_path)}))
+    assert new.exists() and not old.exists()
