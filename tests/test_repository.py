@@ -26,6 +26,7 @@ ORDER = [
     "extras",
     "validation",
     "files",
+    "checksums",
     "configs",
     "kernels",
     "neighbors",

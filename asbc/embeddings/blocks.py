@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.checksums import once
+
 _BLOCK = 1 << 24  # bytes
-_seen: dict[str, tuple[int, ...]] = {}  # what this process has checked, with the files' sizes and times then
 
 
 def block_checks(vectors: NDArray, labels: NDArray | None) -> dict[str, Any]:
@@ -44,9 +44,17 @@ def check_blocks(
         Check although this process did so before.
     """
     files = [folder / "vectors.npy", *([folder / "labels.npy"] if labels is not None else [])]
-    state = tuple(number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns))
-    if not again and _seen.get(str(folder)) == state:
-        return
+
+    def compare() -> None:
+        _compare(files, vectors, labels, said)
+
+    if again:
+        compare()
+    else:
+        once(files, compare)
+
+
+def _compare(files: list[Path], vectors: NDArray, labels: NDArray | None, said: Mapping[str, Any]) -> None:
     rows = int(said["rows"])
     found = _checks(vectors, rows)
     for block, (now, then) in enumerate(zip(found, said["vectors"], strict=True)):
@@ -58,12 +66,6 @@ def check_blocks(
             )
     if labels is not None and _check(labels) != said["labels"]:
         raise ValueError(f"{files[1]}: damaged, not as it was written; remove the folder and embed anew")
-    _seen[str(folder)] = state
-
-
-def text_check(manifest: Mapping[str, Any]) -> int:
-    """Checksum of a manifest, whatever the order of its keys."""
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 def _checks(vectors: NDArray, rows: int) -> list[int]:

@@ -23,8 +23,9 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from asbc.checksums import json_crc32
 from asbc.embeddings.arrays import Embeddings, fingerprint, read_array
-from asbc.embeddings.blocks import block_checks, check_blocks, text_check
+from asbc.embeddings.blocks import block_checks, check_blocks
 from asbc.embeddings.cache import cache_folder, writing_to
 from asbc.files import write_whole
 
@@ -77,14 +78,14 @@ def read_entry_manifest(folder: Path) -> dict[str, Any]:
     """What an entry says of itself."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{folder}: manifest.json is damaged ({error}); remove the folder and embed anew") from error
     if not isinstance(manifest, dict):
         raise ValueError(f"{folder}: manifest.json is damaged (not a table); remove the folder and embed anew")
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
     said = manifest.pop("check", None)
-    if said is not None and said != text_check(manifest):
+    if said is not None and said != json_crc32(manifest):
         raise ValueError(f"{folder}: manifest.json is damaged (its checksum differs); remove the folder and embed anew")
     return manifest
 
@@ -175,7 +176,7 @@ class Draft:
             "fingerprint": fingerprint(vectors, labels),
             "blocks": block_checks(vectors, labels),
         }
-        complete["check"] = text_check(complete)
+        complete["check"] = json_crc32(complete)
         with writing_to(target.parent):
             write_whole(
                 self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")

@@ -33,6 +33,14 @@ def _import_pynndescent():
     return pynndescent
 
 
+def require_library(search: str) -> None:
+    """Say what to install where a kind of search needs a library that is missing."""
+    if search == "hnsw":
+        import_faiss()
+    elif search == "nn_descent":
+        _import_pynndescent()
+
+
 class HNSW:
     """faiss's navigable small-world graph, which holds all rows in memory.
 

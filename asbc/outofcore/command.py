@@ -22,9 +22,10 @@ from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.extras import needed
 from asbc.neighbors.options import OPTIONS, RECALL, SEARCHES
+from asbc.outofcore.arrays import read_json
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import load_graph, read_json
+from asbc.outofcore.storage import load_graph
 from asbc.weights import KINDS
 
 RULES = (

@@ -26,29 +26,32 @@ from sklearn.base import clone
 
 from asbc.bandwidth.rule import fill_constant
 from asbc.builder import GraphBuilder
+from asbc.checksums import file_crc32
 from asbc.files import whole_path
-from asbc.neighbors.external import HNSW, nn_descent_candidates
+from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
 from asbc.neighbors.lists import KMEANS_ROUNDS, file_under, train_centroids
 from asbc.neighbors.options import check_search
 from asbc.neighbors.recall import Recall, measure_recall, warn_of_recall
 from asbc.neighbors.search import find_rows
 from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
-from asbc.outofcore.engine import open_engine
-from asbc.outofcore.errors import BuildError
-from asbc.outofcore.folder import BuildFolder, opened
-from asbc.outofcore.guard import clear_errors, locked, sweep
-from asbc.outofcore.joining import finished_manifest, join_parts
-from asbc.outofcore.plan import check_same_plan, check_space, converted, make_plan, rule_to_json, vectors_in_plan
-from asbc.outofcore.progress import Progress
-from asbc.outofcore.source import find_vectors, is_url, local_copy
-from asbc.outofcore.stages import compare_block, run_block
-from asbc.outofcore.storage import (
+from asbc.outofcore.arrays import (
+    GraphFileError,
     open_array,
     read_part,
     write_array,
     write_joined,
     write_json,
+    write_note,
 )
+from asbc.outofcore.engine import open_engine
+from asbc.outofcore.errors import VectorsChangedError
+from asbc.outofcore.folder import BuildFolder, check_scratch, opened
+from asbc.outofcore.guard import check_target, clear_errors, locked, sweep
+from asbc.outofcore.joining import finished_manifest, join_parts
+from asbc.outofcore.plan import check_same_plan, check_space, converted, make_plan, rule_to_json, vectors_in_plan
+from asbc.outofcore.progress import Progress
+from asbc.outofcore.source import find_vectors, is_url, local_copy
+from asbc.outofcore.stages import compare_block, run_block
 from asbc.validation import as_vectors, normalize
 from asbc.weights import warn_of_empty_rows
 
@@ -121,8 +124,7 @@ def build_graph(
     plan = make_plan(builder, block)
     if not is_url(source) and not Path(source).exists():
         raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
-    if folder.exists() and not folder.is_dir():
-        raise BuildError(f"{folder}: a file; the build needs a folder of its own.")
+    check_target(folder)
     with clear_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with clear_errors(folder), locked(folder):
@@ -135,11 +137,7 @@ def build_graph(
             if (folder / "manifest.json").is_file():
                 return finished_manifest(folder)
         else:
-            # A build that was killed while it wrote its plan has left a temporary file: no reason to refuse the folder.
-            names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
-            strangers = [name for name in names if name not in ("build.lock", "source")]
-            if strangers:
-                raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
+            require_library(plan["search"])
             check_space(folder, plan)
             write_json(folder / "plan.json", plan)
         # Not part of the plan, which must stay the same: the vectors may have been moved between two starts.
@@ -176,6 +174,7 @@ class _Build:
         self._stage("graph")
         with self.progress.step("join"):
             manifest = join_parts(self.job)
+        self._compare_vectors()
         own = resource.getrusage(resource.RUSAGE_SELF)
         write_json(
             self.folder / "timing.json",
@@ -212,11 +211,23 @@ class _Build:
         if not path.is_file():
             write_array(path, make())
 
+    def _compare_vectors(self) -> None:
+        """Refuse to finish if the vectors have changed while the build ran: some blocks may have seen the new ones."""
+        blocks = list(range(self.job.count("check")))
+        try:
+            self._run("compare", compare_block, "check", blocks, len(blocks))
+        except (VectorsChangedError, GraphFileError, FileNotFoundError):
+            # Nobody knows which parts were made of which vectors, so none may be used again.
+            shutil.rmtree(self.folder / "scratch")
+            raise
+
     def _prepare(self) -> None:
         """Check the vectors, compare those that were checked before, and convert them if kernels cannot read them."""
         checked = [block for block, path in enumerate(self.job.parts("check")) if path.is_file()]
         if checked:
             self._run("compare", compare_block, "check", checked, len(checked))
+            with self.progress.step("verify"):
+                check_scratch(self.job.scratch)
         self._stage("check")
         if converted(self.plan) and not self.job.converted.is_file():
             with self.progress.step("convert"):
@@ -240,6 +251,7 @@ class _Build:
             if not (job.scratch / "index.faiss").is_file():
                 with self.progress.step("index"), whole_path(job.scratch / "index.faiss") as temporary:
                     HNSW.build(job.X, settings).save(temporary)
+                    write_note(job.scratch / "index.faiss", file_crc32(temporary))
             if not (job.scratch / "search.json").is_file():
                 with self.progress.step("tune"):
                     index = HNSW.open(job.scratch / "index.faiss", 0)
@@ -304,8 +316,6 @@ class _Build:
             estimate = self._unresolved_dimension()
             ratios = [estimate.summarize(job.neighbors(block))["log_ratio"] for block in range(job.count("neighbors"))]
             write_array(job.scratch / "log_ratio.npy", np.concatenate(ratios))
-        if (job.scratch / "rule.json").is_file():
-            return
         surveys = 0
         while not (rule := job.rule_after(surveys)).local:
             stage = f"survey-{surveys}"

@@ -23,6 +23,10 @@ class BuildError(RuntimeError):
     """
 
 
+class VectorsChangedError(BuildError):
+    """The vectors are not those that the build began with."""
+
+
 class EngineError(BuildError):
     """The Dask cluster cannot do the work: its scheduler or its workers are missing, or cannot see the files.
 

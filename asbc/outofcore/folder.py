@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.bandwidth import Bandwidth
+from asbc.checksums import first_changed
 from asbc.dimension import Dimension
 from asbc.neighbors.external import HNSW, Listed
 from asbc.neighbors.lists import InvertedLists
 from asbc.neighbors.types import Neighbors
+from asbc.outofcore.arrays import GraphFileError, open_array, read_json, read_notes, read_part
 from asbc.outofcore.plan import converted, rule_from_json
-from asbc.outofcore.storage import GraphFileError, open_array, read_json, read_part
 from asbc.validation import Floats
 
 MADE_ANEW = "Remove it and start again, and it is made anew."
@@ -65,11 +66,15 @@ class BuildFolder:
         """An array that belongs to no block, as a memory map."""
         return open_part(self.scratch / f"{name}.npy")
 
-    @functools.cached_property
-    def source(self) -> NDArray:
-        """The vectors as they were given (n, d), a memory map."""
+    def open_source(self) -> NDArray:
+        """The vectors as they were given (n, d), a memory map of the file that has their name now."""
         path = Path(read_json(self.scratch / "source.json")["path"])
         return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
+
+    @functools.cached_property
+    def source(self) -> NDArray:
+        """The same, opened once."""
+        return self.open_source()
 
     @functools.cached_property
     def X(self) -> Floats:
@@ -84,19 +89,19 @@ class BuildFolder:
     @functools.cached_property
     def search(self) -> dict[str, Any]:
         """How neighbours are searched: the kind, its options, and the recall they were chosen for."""
-        return read_json(self.scratch / "search.json")
+        return _read_note(self.scratch / "search.json")
 
     @functools.cached_property
     def rule(self) -> Bandwidth:
         """The rule for sigma, once it is resolved to one that looks at nodes one by one."""
-        return self.rule_after(int(read_json(self.scratch / "rule.json")["surveys"]))
+        return self.rule_after(int(_read_note(self.scratch / "rule.json")["surveys"]))
 
     def rule_after(self, surveys: int) -> Bandwidth:
         """The rule for sigma after that number of surveys of all blocks; after 0 it is the rule of the plan."""
         if surveys == 0:
             return rule_from_json(self.plan["bandwidth"])
         folder = self.scratch / f"rule-{surveys}"
-        return rule_from_json(read_json(folder / "rule.json"), folder)
+        return rule_from_json(_read_note(folder / "rule.json"), folder)
 
     @functools.cached_property
     def dimension(self) -> Dimension:
@@ -140,6 +145,27 @@ def open_part(path: Path, dtype: Any = None) -> NDArray:
         return open_array(path, dtype)
     except GraphFileError as error:
         raise GraphFileError(f"{error} {MADE_ANEW}") from error
+
+
+def _read_note(path: Path) -> dict[str, Any]:
+    """A small JSON file of scratch; the error of a damaged one says that it may be removed."""
+    try:
+        return read_json(path)
+    except GraphFileError as error:
+        raise GraphFileError(f"{error} {MADE_ANEW}") from error
+
+
+def check_scratch(scratch: Path) -> None:
+    """Refuse scratch arrays that are not as an earlier start wrote them; the error says what to remove."""
+    changed = first_changed(read_notes(scratch))
+    if changed is not None:
+        place = changed.relative_to(scratch).parts[0]
+        # The arrays of a rule are made together with the file that names them.
+        removed = scratch / place if place.startswith("rule-") else "it"
+        raise GraphFileError(
+            f"{changed}: damaged (its checksum is not that of what was written). Remove {removed} and start again, and "
+            "it is made anew."
+        )
 
 
 def opened(folder: str) -> BuildFolder:

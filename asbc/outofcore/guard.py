@@ -14,6 +14,18 @@ from asbc.files import DISK_FULL
 from asbc.outofcore.errors import BuildError
 
 
+def check_target(folder: Path) -> None:
+    """Refuse a folder that is something else than a build of asbc, before anything is written to it."""
+    if folder.exists() and not folder.is_dir():
+        raise BuildError(f"{folder}: a file; the build needs a folder of its own.")
+    if folder.is_dir() and not (folder / "plan.json").is_file():
+        # A build that was killed while it wrote its plan has left a temporary file: no reason to refuse the folder.
+        names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".plan.json.")]
+        strangers = [name for name in sorted(names) if name not in ("build.lock", "source")]
+        if strangers:
+            raise BuildError(f"{folder}: not empty, and not a build of asbc (it holds {strangers[0]!r}).")
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other builds out. The system lets go of the lock when the process ends, however it ends."""

@@ -8,18 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from asbc.outofcore.arrays import GraphFileError, open_array, read_json, read_part, write_array, write_joined
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.folder import BuildFolder
-from asbc.outofcore.storage import (
-    GraphFileError,
-    check_files,
-    open_array,
-    read_graph_manifest,
-    read_json,
-    read_part,
-    write_array,
-    write_joined,
-)
+from asbc.outofcore.storage import check_files, read_graph_manifest
 
 NODE_ARRAYS = ("sigma", "effective_rank", "slope", "objective", "at_edge", "dimension")
 
@@ -32,8 +24,8 @@ def join_parts(job: BuildFolder) -> dict[str, Any]:
 
     def join(name: str, stage: str, key: str, dtype, shape: tuple[int, ...]) -> None:
         pieces = (read_part(path, key)[0] for path in job.parts(stage))
-        write_joined(job.folder / name, dtype, shape, pieces)
-        files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape)}
+        crc32 = write_joined(job.folder / name, dtype, shape, pieces, noted=False)
+        files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape), "crc32": crc32}
 
     id_type = np.int32 if n < 2**31 else np.int64
     join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
@@ -44,15 +36,15 @@ def join_parts(job: BuildFolder) -> dict[str, Any]:
             if name != "sigma":
                 join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
         sigma = open_array(job.scratch / "filled.npy")
-        write_joined(job.folder / "nodes/sigma.npy", np.float64, (n,), [sigma])
-        files["nodes/sigma.npy"] = {"dtype": "<f8", "shape": [n]}
+        crc32 = write_joined(job.folder / "nodes/sigma.npy", np.float64, (n,), [sigma], noted=False)
+        files["nodes/sigma.npy"] = {"dtype": "<f8", "shape": [n], "crc32": crc32}
     counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
     indptr = np.concatenate([[0], np.cumsum(counts)])
     edges = int(indptr[-1])
     # indptr and indices have one dtype: scipy converts them otherwise, and so would read the whole file.
     index_type = np.int32 if max(edges, n) < 2**31 else np.int64
-    write_array(job.folder / "graph/indptr.npy", indptr.astype(index_type))
-    files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1]}
+    crc32 = write_array(job.folder / "graph/indptr.npy", indptr.astype(index_type), noted=False)
+    files["graph/indptr.npy"] = {"dtype": np.dtype(index_type).str, "shape": [n + 1], "crc32": crc32}
     join("graph/indices.npy", "graph", "columns", index_type, (edges,))
     join("graph/data.npy", "graph", "values", np.float64, (edges,))
     for name, listed in files.items():
@@ -70,7 +62,7 @@ def join_parts(job: BuildFolder) -> dict[str, Any]:
 
 
 def finished_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished build, after a check that its files are there and have the right size."""
+    """The manifest of a finished build, after a check that its files are there and as they were written."""
     try:
         manifest = read_graph_manifest(folder)
         check_files(folder, manifest)

@@ -17,8 +17,9 @@ import asbc.bandwidth
 from asbc.bandwidth import Bandwidth
 from asbc.builder import GraphBuilder
 from asbc.neighbors.search import check_search
+from asbc.outofcore.arrays import open_array, read_json, write_array
 from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import FORMAT, open_array, read_json, write_array
+from asbc.outofcore.storage import FORMAT
 from asbc.validation import check_k, whole_number
 from asbc.version import __version__
 from asbc.weights import EmptyRowWarning

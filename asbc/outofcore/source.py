@@ -11,8 +11,8 @@ import numpy as np
 
 from asbc.extras import needed
 from asbc.files import DISK_FULL, whole_file
+from asbc.outofcore.arrays import GraphFileError, open_array, read_json, write_json
 from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import GraphFileError, open_array, read_json, write_json
 
 
 def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:

@@ -24,9 +24,9 @@ from asbc.graph import to_graph
 from asbc.neighbors.lists import nearest_lists, residuals
 from asbc.neighbors.search import find_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.errors import BuildError
+from asbc.outofcore.arrays import GraphFileError, read_part, write_array, write_part
+from asbc.outofcore.errors import VectorsChangedError
 from asbc.outofcore.folder import BuildFolder, open_part, opened
-from asbc.outofcore.storage import GraphFileError, read_part, write_array, write_part
 from asbc.rows import solve_rows, survey_rows
 from asbc.weights import count_empty, normalize_weights, sharpen
 
@@ -58,20 +58,20 @@ def _check(job: BuildFolder, block: int):
         zero = ~job.source[start:stop].any(axis=1)
         if zero.any():
             raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
-    return {"crc32": np.array(_checksum(job, block))}
+    return {"crc32": np.array(_checksum(job.source[start:stop]))}
 
 
-def _checksum(job: BuildFolder, block: int) -> int:
-    start, stop = job.nodes(block)
-    return zlib.crc32(np.ascontiguousarray(job.source[start:stop]).data)
+def _checksum(vectors: NDArray) -> int:
+    return zlib.crc32(np.ascontiguousarray(vectors).data)
 
 
 def compare_block(folder: str, stage: str, block: int) -> None:
-    """Refuse vectors that have changed since an earlier start checked them: old and new must not meet in one graph."""
+    """Refuse vectors that have changed since they were checked: old and new must not meet in one graph."""
     job = opened(folder)
-    if int(read_part(job.part(stage, block), "crc32")[0]) != _checksum(job, block):
-        start, stop = job.nodes(block)
-        raise BuildError(
+    start, stop = job.nodes(block)
+    # Opened afresh: another file may have their name by now, while earlier maps still show the one before.
+    if int(read_part(job.part(stage, block), "crc32")[0]) != _checksum(job.open_source()[start:stop]):
+        raise VectorsChangedError(
             f"{folder}: the vectors have changed since this build began, somewhere in rows {start} to {stop - 1}. "
             "Give the new ones another folder, or remove this one."
         )

@@ -2,7 +2,7 @@
 
 A finished folder holds::
 
-    manifest.json                                   settings, recall, and every file's dtype, shape and size
+    manifest.json                                   settings, recall, and every file's dtype, shape, size and checksum
     graph/indptr.npy  indices.npy  data.npy         the adjacency matrix as CSR
     nodes/sigma.npy   effective_rank.npy  ...       (n,): one number per node
     rows/indices.npy  distances.npy  weights.npy    (n, k): each node's candidates before symmetrising
@@ -10,10 +10,8 @@ A finished folder holds::
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from asbc.files import misnamed, whole_file
+from asbc.checksums import first_changed, once
 from asbc.neighbors.types import Neighbors
+from asbc.outofcore.arrays import GraphFileError, open_array, read_json
+from asbc.validation import true_or_false
 
 FORMAT = 1  # number of the layout above; it rises when older versions could no longer read it
 _CSR = ("indptr", "indices", "data")
 
 
-class GraphFileError(ValueError):
-    """A file that is damaged, or is not what it is said to be."""
-
-
-def load_graph(path: str | os.PathLike) -> sparse.csr_array:
+def load_graph(path: str | os.PathLike, *, verify: bool = False) -> sparse.csr_array:
     """Open the adjacency matrix that ``asbc-build`` or ``build_graph`` has written.
 
-    Its arrays are memory maps: nothing is read until it is used, and rows that are not asked for stay on disk.
+    Its arrays are memory maps: weights are not read until they are used, and those of rows that are not asked for stay
+    on disk. The indices are looked through once, since one that is out of range would crash what works with them.
 
     Parameters
     ----------
     path : str or path
         The folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the graph's files with the checksums that were written down when it was built. That reads
+        all of them, once per process. Without it, only what could crash is looked for.
 
     Returns
     -------
@@ -63,12 +63,12 @@ def load_graph(path: str | os.PathLike) -> sparse.csr_array:
     ...     graph.shape, graph.nnz == manifest["edges"]
     ((60, 60), True)
     """
-    folder = Path(path)
-    manifest = read_graph_manifest(folder)
-    indptr, indices, data = (_open_listed(folder, manifest, f"graph/{name}.npy") for name in _CSR)
+    names = [f"graph/{name}.npy" for name in _CSR]
+    folder, manifest, (indptr, indices, data) = _open_files(path, verify, lambda files: names)
     n = int(manifest["n"])
     if len(indptr) != n + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or len(indices) != len(data):
         raise GraphFileError(f"{folder / 'graph'}: indptr, indices and data do not fit together; build it anew.")
+    once([folder / names[0], folder / names[1]], lambda: _check_ranges(folder, n, indptr, indices), "ranges")
     graph = sparse.csr_array((n, n), dtype=data.dtype)
     # Set one by one: the constructor would look through all indices to choose their dtype.
     graph.indptr, graph.indices, graph.data = indptr, indices, data
@@ -77,13 +77,16 @@ def load_graph(path: str | os.PathLike) -> sparse.csr_array:
     return graph
 
 
-def load_nodes(path: str | os.PathLike) -> dict[str, NDArray]:
+def load_nodes(path: str | os.PathLike, *, verify: bool = False) -> dict[str, NDArray]:
     """Open what a build has written for every node.
 
     Parameters
     ----------
     path : str or path
         The folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the nodes' files with the checksums that were written down when it was built. That reads
+        all of them, once per process. Without it, only what could crash is looked for.
 
     Returns
     -------
@@ -106,19 +109,24 @@ def load_nodes(path: str | os.PathLike) -> dict[str, NDArray]:
     ...     sorted(asbc.load_nodes(f"{folder}/graph"))
     ['at_edge', 'dimension', 'effective_rank', 'objective', 'sigma', 'slope']
     """
-    folder = Path(path)
-    manifest = read_graph_manifest(folder)
-    names = [name for name in manifest["files"] if name.startswith("nodes/")]
-    return {Path(name).stem: _open_listed(folder, manifest, name) for name in names}
+
+    def names(files: Iterable[str]) -> list[str]:
+        return [name for name in files if name.startswith("nodes/")]
+
+    _, manifest, arrays = _open_files(path, verify, names)
+    return {Path(name).stem: array for name, array in zip(names(manifest["files"]), arrays, strict=True)}
 
 
-def load_rows(path: str | os.PathLike) -> tuple[Neighbors, NDArray[np.float64]]:
+def load_rows(path: str | os.PathLike, *, verify: bool = False) -> tuple[Neighbors, NDArray[np.float64]]:
     """Open the neighbours that a build has found for every node, and their weights before symmetrising.
 
     Parameters
     ----------
     path : str or path
         The folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the rows' files with the checksums that were written down when it was built. That reads
+        all of them, once per process. Without it, only what could crash is looked for.
 
     Returns
     -------
@@ -143,13 +151,45 @@ def load_rows(path: str | os.PathLike) -> tuple[Neighbors, NDArray[np.float64]]:
     ...     neighbors.k, weights.shape
     (30, (60, 30))
     """
-    folder = Path(path)
-    manifest = read_graph_manifest(folder)
-    indices, distances, weights = (
-        _open_listed(folder, manifest, f"rows/{name}.npy") for name in ("indices", "distances", "weights")
-    )
+    names = [f"rows/{name}.npy" for name in ("indices", "distances", "weights")]
+    folder, manifest, (indices, distances, weights) = _open_files(path, verify, lambda files: names)
+    if not len(indices) == int(manifest["n"]) or not indices.shape == distances.shape == weights.shape:
+        raise GraphFileError(f"{folder / 'rows'}: indices, distances and weights do not fit together; build it anew.")
+    once([folder / names[0]], lambda: _check_indices(folder / names[0], len(indices), indices), "range")
     recall = manifest.get("recall")
     return Neighbors(indices, distances, recall=None if recall is None else recall["value"]), weights
+
+
+def _open_files(path: Any, verify: bool, names: Callable[[Iterable[str]], list[str]]) -> tuple[Path, dict, list]:
+    """The folder of a finished build, its manifest, and those of its files that `names` chooses, as memory maps."""
+    true_or_false(verify, "verify")
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the folder of a graph that asbc-build wrote; got {type(path).__name__}.")
+    folder = Path(path)
+    manifest = read_graph_manifest(folder)
+    chosen = names(manifest["files"])
+    arrays = [_open_listed(folder, manifest, name) for name in chosen]
+    if verify:
+        verify_files(folder, manifest, chosen)
+    return folder, manifest, arrays
+
+
+def _check_ranges(folder: Path, n: int, indptr: NDArray, indices: NDArray) -> None:
+    """Refuse a graph whose rows begin out of order, or whose columns are no nodes: compiled code would crash on it."""
+    if (indptr[1:] < indptr[:-1]).any():
+        row = int(np.argmax(indptr[1:] < indptr[:-1]))
+        raise GraphFileError(
+            f"{folder / 'graph/indptr.npy'}: damaged (row {row} ends before it begins); build it anew."
+        )
+    _check_indices(folder / "graph/indices.npy", n, indices)
+
+
+def _check_indices(path: Path, n: int, indices: NDArray) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= n):
+        raise GraphFileError(
+            f"{path}: damaged (it refers to nodes from {indices.min()} to {indices.max()}, and there are {n}); "
+            "build it anew."
+        )
 
 
 def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
@@ -186,12 +226,34 @@ def _check_listed(path: Path, name: str, listed: Any) -> None:
         raise GraphFileError(f"{path}: damaged (the shape of {name} is {shape!r}).")
     if type(size) is not int:
         raise GraphFileError(f"{path}: damaged (the bytes of {name} are {size!r}).")
+    if type(listed.get("crc32", 0)) is not int:
+        raise GraphFileError(f"{path}: damaged (the checksum of {name} is {listed['crc32']!r}).")
 
 
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Open every file that a manifest lists: it must be there, with the dtype, shape and size that are listed."""
+    """Open every file that a manifest lists: it must be there, with the dtype, shape, size and checksum listed."""
     for name in manifest["files"]:
         _open_listed(folder, manifest, name)
+    if all("crc32" in listed for listed in manifest["files"].values()):  # earlier versions did not write them down
+        verify_files(folder, manifest, list(manifest["files"]))
+
+
+def verify_files(folder: Path, manifest: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Compare files with their checksums in the manifest, once per process; the error names the first that differs."""
+    without = [name for name in names if "crc32" not in manifest["files"][name]]
+    if without:
+        raise GraphFileError(
+            f"{folder / 'manifest.json'}: has no checksum of {without[0]}, as earlier versions of asbc wrote it; there "
+            "is nothing to verify it by."
+        )
+    said = {folder / name: manifest["files"][name]["crc32"] for name in names}
+
+    def compare() -> None:
+        changed = first_changed(said)
+        if changed is not None:
+            raise GraphFileError(f"{changed}: damaged (its checksum is not that of what was written); build it anew.")
+
+    once([folder / "manifest.json", *said], compare, "checksums")
 
 
 def _open_listed(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArray:
@@ -204,86 +266,3 @@ def _open_listed(folder: Path, manifest: Mapping[str, Any], name: str) -> NDArra
     if size != listed["bytes"]:
         raise GraphFileError(f"{folder / name}: {size:,} bytes, where the manifest says {listed['bytes']:,}.")
     return array
-
-
-def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = None) -> NDArray:
-    """An ``.npy`` file as a read-only memory map, after a check that it is whole and what is expected."""
-    try:
-        with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            if version not in reader:
-                raise ValueError(f"version {version} of the format")
-            found_shape, fortran, found_dtype = reader[version](file)
-            start = file.tell()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file.") from None
-    except ValueError as error:
-        raise GraphFileError(misnamed(path) or f"{path}: not a readable .npy file ({error}).") from error
-    if found_dtype.hasobject:
-        raise GraphFileError(f"{path}: holds Python objects; plain numbers are wanted.")
-    size = path.stat().st_size
-    wanted = start + int(np.prod(found_shape, dtype=object)) * found_dtype.itemsize
-    if size < wanted:
-        raise GraphFileError(f"{path}: ends early, {size:,} bytes of {wanted:,}.")
-    if size > wanted:
-        raise GraphFileError(f"{path}: goes on after its end, {size:,} bytes where {wanted:,} are expected.")
-    if dtype is not None and np.dtype(dtype) != found_dtype:
-        raise GraphFileError(f"{path}: dtype {found_dtype}, where {np.dtype(dtype)} is expected.")
-    if shape is not None and tuple(shape) != found_shape:
-        raise GraphFileError(f"{path}: shape {found_shape}, where {tuple(shape)} is expected.")
-    if 0 in found_shape:
-        return np.empty(found_shape, found_dtype)
-    # As a plain array: small slices of NumPy's memmap class are slow.
-    mapped = np.memmap(path, found_dtype, "r", start, found_shape, "F" if fortran else "C")
-    return mapped.view(np.ndarray)
-
-
-def write_array(path: Path, array: NDArray) -> None:
-    """Write one array as an ``.npy`` file."""
-    write_joined(path, array.dtype, array.shape, [array])
-
-
-def write_joined(path: Path, dtype, shape: tuple[int, ...], pieces: Iterable[NDArray]) -> None:
-    """Write one array from `pieces` that follow each other along the first axis; one of them is held at a time."""
-    rows = 0
-    with whole_file(path) as file:
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        for piece in pieces:
-            rows += len(piece)
-            file.write(np.ascontiguousarray(piece, dtype).data)  # tofile's error would not say that the disk is full
-        if rows != shape[0]:
-            raise GraphFileError(f"{path}: {rows} rows came, where {shape[0]} are expected.")
-
-
-def write_part(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write some arrays, by name, to one file; it carries checksums, so that damage is noticed."""
-    with whole_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def read_part(path: Path, *names: str) -> list[NDArray]:
-    """The arrays of those names in a file that :func:`write_part` has written."""
-    try:
-        with np.load(path, allow_pickle=False) as part:
-            return [part[name] for name in names]
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise GraphFileError(f"{path}: damaged ({error}); remove it and start again, and it is made anew.") from error
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON object."""
-    with whole_file(path) as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, or an error that names the file."""
-    try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
-        raise GraphFileError(f"{path}: damaged ({error}).") from error
-    if not isinstance(content, dict):
-        raise GraphFileError(f"{path}: damaged (a JSON object is expected).")
-    return content

@@ -4,6 +4,7 @@ import os
 import numpy as np
 import pytest
 
+from asbc import checksums
 from asbc.embeddings import blocks
 from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.cache import cache_folder
@@ -116,8 +117,8 @@ def test_damaged_entries(tmp_path, rng):
 @pytest.fixture
 def forgetful(monkeypatch):
     """As a new process is."""
-    monkeypatch.setattr(blocks, "_seen", {})
-    return blocks
+    monkeypatch.setattr(checksums, "_seen", {})
+    return checksums
 
 
 @pytest.mark.parametrize("kind", ["bit", "rows", "nan", "labels"])

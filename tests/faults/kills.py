@@ -5,15 +5,17 @@ and kills it at one of these. Most operations are killed just before they are do
 """
 
 import builtins
+import functools
 import io
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.forked import PROCESSES
-
+ROOT = Path(__file__).resolve().parents[2]
 # What Python tells audit hooks of, and which argument of the event is the path.
 _AUDITED = {"os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0, "os.link": 1}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -29,7 +31,7 @@ def operations(target, arguments, folder, preload=()):
     folder : path
         Only what happens in it counts.
     preload : list of str, optional
-        Modules that the process is to find imported.
+        Modules that the process is to find imported; if they have a function `warm_up`, it has been called.
     """
     done, code, output = _run(target, arguments, folder, None, preload)
     assert code == 0, output
@@ -44,13 +46,23 @@ def killed_at(number, target, arguments, folder, preload=()):
 
 
 def _run(target, arguments, folder, stop, preload):
-    PROCESSES.set_forkserver_preload(["tests.faults.kills", *preload])
+    zygote = _zygote(tuple(preload))
     with tempfile.TemporaryDirectory(prefix="killed-") as notes:
-        child = PROCESSES.Process(target=_watched, args=(target, arguments, os.path.realpath(folder), stop, notes))
-        child.start()
-        child.join()
+        pickle.dump((_watched, (target, arguments, os.path.realpath(folder), stop, notes)), zygote.stdin)
+        zygote.stdin.flush()
+        code = zygote.stdout.readline()
+        assert code, "the process that forks the others has ended"
         done = Path(notes, "operations").read_text().splitlines()
-        return done, child.exitcode, Path(notes, "output").read_text(errors="replace")
+        return done, int(code), Path(notes, "output").read_text(errors="replace")
+
+
+@functools.lru_cache
+def _zygote(preload):
+    """It ends when this process does, since its standard input ends then."""
+    one_thread = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
+    command = [sys.executable, "-m", "tests.faults.zygote", *preload]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **one_thread}, **pipes)
 
 
 def _watched(target, arguments, folder, stop, notes):

@@ -16,8 +16,8 @@ import asbc
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
 from asbc.learn.vote import graph_vote, loo_predict
+from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.driver import build_graph
-from asbc.outofcore.storage import GraphFileError
 
 CLASSIFIERS = [asbc.GraphClassifier(), asbc.GraphClassifier(calibrate=True), asbc.NeighborVote()]
 UNAVOIDABLE = {

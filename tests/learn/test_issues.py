@@ -15,8 +15,8 @@ from asbc.kernels.margins import class_weights
 from asbc.learn import source as source_module
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.vote import loo_predict
+from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.driver import build_graph
-from asbc.outofcore.storage import GraphFileError
 
 
 def slow_sums(indices, weights, codes, own):

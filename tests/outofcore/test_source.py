@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import GraphFileError
 from tests.outofcore.small import (
     N,
     build,
