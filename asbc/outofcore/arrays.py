@@ -121,10 +121,10 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON object, with a checksum of it as ``check``."""
-    content = json.loads(json.dumps({**content, "check": None}))  # as it will be read: keys are strings then
-    content.pop("check")
+    written = json.loads(json.dumps(content))  # as it will be read: keys are strings then
+    written.pop("check", None)
     with whole_file(path) as file:
-        file.write((json.dumps({**content, "check": json_crc32(content)}, indent=2) + "\n").encode())
+        file.write((json.dumps({**written, "check": json_crc32(written)}, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
