@@ -5,48 +5,52 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from asbc.kernels.lanes import LANES, load, splat, store
 from asbc.kernels.threads import share_out
 
 # Classes are worked on in strips of this many. Eight doubles fill one cache line, so reading the scores of a neighbour
 # costs one line; and one strip of all nodes stays in the cache, where the scores of all classes would not.
-CLASSES_PER_STRIP = 8
+CLASSES_PER_STRIP = LANES
 
 
 @njit(inline="always")
-def _round(indptr, indices, data, alpha, source, old, new):
-    """new = alpha * P @ old + source for one strip; returns the largest change."""
+def _round(indptr, indices, data, alpha, source, old, new, change):
+    """new = alpha * P @ old + source for one strip of flat arrays; returns the largest change."""
+    shrink = splat(alpha)
     largest = 0.0
-    for i in range(old.shape[0]):
-        row = new[i]
-        for c in range(CLASSES_PER_STRIP):
-            row[c] = 0.0
+    for i in range(indptr.shape[0] - 1):
+        # Four sums that are joined at the end: one alone would have to wait for each addition before the next.
+        a = splat(0.0)
+        b = splat(0.0)
+        c = splat(0.0)
+        d = splat(0.0)
         e = indptr[i]
         stop = indptr[i + 1]
-        # Four neighbours at a time, so that the sum is written to memory and read back a quarter as often.
         while e + 4 <= stop:
-            f0, f1, f2, f3 = old[indices[e]], old[indices[e + 1]], old[indices[e + 2]], old[indices[e + 3]]
-            w0, w1, w2, w3 = data[e], data[e + 1], data[e + 2], data[e + 3]
-            for c in range(CLASSES_PER_STRIP):
-                row[c] += w0 * f0[c] + w1 * f1[c] + w2 * f2[c] + w3 * f3[c]
+            a = a + splat(data[e]) * load(old, indices[e] * LANES)
+            b = b + splat(data[e + 1]) * load(old, indices[e + 1] * LANES)
+            c = c + splat(data[e + 2]) * load(old, indices[e + 2] * LANES)
+            d = d + splat(data[e + 3]) * load(old, indices[e + 3] * LANES)
             e += 4
         while e < stop:
-            f0, w0 = old[indices[e]], data[e]
-            for c in range(CLASSES_PER_STRIP):
-                row[c] += w0 * f0[c]
+            a = a + splat(data[e]) * load(old, indices[e] * LANES)
             e += 1
-        for c in range(CLASSES_PER_STRIP):
-            row[c] = alpha * row[c] + source[i, c]
-            largest = max(largest, abs(row[c] - old[i, c]))
+        fresh = shrink * ((a + b) + (c + d)) + load(source, i * LANES)
+        store(change, 0, fresh - load(old, i * LANES))
+        store(new, i * LANES, fresh)
+        for lane in range(LANES):
+            largest = max(largest, abs(change[lane]))
     return largest
 
 
 @njit(cache=True, nogil=True)
 def _propagate(first, last, indptr, indices, data, alpha, source, max_rounds, tol, out, rounds, change):
+    scratch = np.empty(LANES)
     for s in range(first, last):
         old = source[s].copy()
         new = np.empty_like(old)
         while rounds[s] < max_rounds and not change[s] < tol:
-            change[s] = _round(indptr, indices, data, alpha, source[s], old, new)
+            change[s] = _round(indptr, indices, data, alpha, source[s], old, new, scratch)
             old, new = new, old
             rounds[s] += 1
         out[s] = old
@@ -72,8 +76,9 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
     change : (strips,) float64, the largest change in the last round
     """
     strips = len(source)
-    out = np.empty_like(source)
+    flat = source.reshape(strips, -1)  # lanes live in flat arrays
+    out = np.empty_like(flat)
     rounds = np.zeros(strips, np.int64)
     change = np.full(strips, np.inf)
-    share_out(_propagate, strips, indptr, indices, data, alpha, source, max_rounds, tol, out, rounds, change, least=1)
-    return out, rounds, change
+    share_out(_propagate, strips, indptr, indices, data, alpha, flat, max_rounds, tol, out, rounds, change, least=1)
+    return out.reshape(source.shape), rounds, change
