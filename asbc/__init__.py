@@ -21,7 +21,7 @@ from asbc.learn.describe import Description, describe
 from asbc.learn.duplicates import Duplicates, find_duplicates
 from asbc.learn.issues import LabelIssues, find_label_issues
 from asbc.learn.neighbor_vote import NeighborVote
-from asbc.learn.points import UnreachedWarning
+from asbc.learn.points import UnreachedWarning, UnseenClassWarning
 from asbc.neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from asbc.outofcore.driver import build_graph
 from asbc.outofcore.storage import load_graph, load_nodes, load_rows
@@ -61,6 +61,7 @@ __all__ = [
     "SelfTuning",
     "SpectralBandwidth",
     "UnreachedWarning",
+    "UnseenClassWarning",
     "__version__",
     "blend_weights",
     "build_graph",

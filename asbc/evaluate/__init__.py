@@ -3,6 +3,7 @@
 from asbc.evaluate.comparison import Comparison, compare, compare_methods
 from asbc.evaluate.geometry import Alignment, Health, Regimes
 from asbc.evaluate.method import Method
+from asbc.evaluate.noise import LabelNoise
 from asbc.evaluate.peers import cosine_weights, graph_learning_weights, umap_weights
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Clustering, LabelPropagation, LeaveOneOut, Regret, Score, Task
@@ -12,6 +13,7 @@ __all__ = [
     "Clustering",
     "Comparison",
     "Health",
+    "LabelNoise",
     "LabelPropagation",
     "LeaveOneOut",
     "Method",

@@ -34,7 +34,7 @@ class Score:
     value : float
         The number.
     level : int
-        Samples per class, or labels per class in propagation.
+        Samples per class, labels per class in propagation, or per cent of the labels that were moved.
     seconds : float
         What the method alone would have taken on this subsample, the measuring included.
     nodes : (m,) int array, default=None
@@ -78,7 +78,7 @@ class Task(ABC):
 
     See Also
     --------
-    LeaveOneOut, LabelPropagation, Clustering, Health, Alignment, Regimes, Regret : the tasks there are.
+    LeaveOneOut, LabelPropagation, Clustering, LabelNoise, Health, Alignment, Regimes, Regret : the tasks there are.
 
     Examples
     --------

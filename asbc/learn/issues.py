@@ -12,6 +12,7 @@ from asbc.extras import needed
 from asbc.kernels.margins import class_weights
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.source import Source, open_rows, row_blocks
+from asbc.neighbors.types import Neighbors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +131,38 @@ def find_label_issues(source: Source, labels: ArrayLike) -> LabelIssues:
     LabelIssues: 1 of 100 labels are doubtful
       node 7: dog -> cat, quality 0.000, weight 1.000
     """
-    neighbors, weights = open_rows(source)
+    return judge_labels(*open_rows(source), labels)
+
+
+def judge_labels(neighbors: Neighbors, weights: NDArray[np.float64], labels: ArrayLike) -> LabelIssues:
+    """What :func:`find_label_issues` says, from rows that are at hand.
+
+    Parameters
+    ----------
+    neighbors : Neighbors
+        Of n nodes.
+    weights : (n, k) array
+        Of their neighbours; rows sum to 1. It may be a memory map: some rows are read at a time.
+    labels : (n,) array-like of integers, strings or booleans
+        The labels to be judged; -1, None, NaN or "" where a node is unlabelled.
+
+    Returns
+    -------
+    LabelIssues
+
+    See Also
+    --------
+    find_label_issues : the same from a builder or a graph folder.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.learn.issues import judge_labels
+    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]], k=2)
+    >>> weights = asbc.normalize_weights(asbc.uniform_weights(neighbors))
+    >>> int(judge_labels(neighbors, weights, ["low", "high", "low", "high", "high", "high"]).order[0])
+    1
+    """
     codes, classes = encode_partial(labels, neighbors.n)  # type: ignore[arg-type]
     margin, share = np.empty(neighbors.n), np.empty(neighbors.n)
     winner = np.empty(neighbors.n, dtype=np.int64)

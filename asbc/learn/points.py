@@ -35,6 +35,21 @@ class UnreachedWarning(UserWarning):
     """
 
 
+class UnseenClassWarning(UserWarning):
+    """Labels to be predicted hold classes that fit never saw, so that no prediction of them can be right.
+
+    See Also
+    --------
+    GraphClassifier, NeighborVote : their ``score`` gives it.
+
+    Examples
+    --------
+    >>> import warnings, asbc
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", asbc.UnseenClassWarning)  # stop rather than count them as wrong
+    """
+
+
 class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
     """A classifier that knows something of the classes at every fitted node, and asks the nodes near a new point.
 
@@ -118,11 +133,13 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Share of points that are classified rightly; unlabelled ones do not count.
 
+        A point of a class that fit never saw counts as wrong, as scikit-learn has it, with an
+        :class:`UnseenClassWarning`: a fold of a cross-validation may lack a rare class, and so may a spelling.
+
         Parameters
         ----------
         X : (m, d) array-like
-        y : (m,) array-like
-            A class that was never seen in fit is an error: no prediction could be right.
+        y : (m,) array-like, of the same kind (numbers, strings or booleans) as the labels of fit
         sample_weight : (m,) array-like, optional
 
         Returns
@@ -131,12 +148,17 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self, "classes_")
         codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")
-        unknown = [value for value in classes if value not in self.classes_]
-        if unknown:
+        if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
+            came, wanted = ("strings" if c.dtype.kind in "US" else "numbers" for c in (classes, self.classes_))
+            raise ValueError(f"y must hold labels of the kind that fit saw, {wanted}; got {came}.")
+        unknown = classes[~np.isin(classes, self.classes_)]
+        if len(unknown):
             listed = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
-            raise ValueError(
-                f"y holds {len(unknown)} class(es) that fit never saw: {listed}; labels among the "
-                f"{len(self.classes_)} in classes_ are wanted."
+            warnings.warn(
+                f"y holds {len(unknown)} class(es) that fit never saw: {listed}. Their points count as wrong; labels "
+                f"among the {len(self.classes_)} in classes_ are wanted.",
+                UnseenClassWarning,
+                stacklevel=2,
             )
         known = codes >= 0
         hits = self.predict(X)[known] == classes[codes[known]]

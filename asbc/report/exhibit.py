@@ -29,6 +29,25 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     list of (Subject, Part)
         One entry per data set and encoder.
     """
+    evidence = read_evidence(carry_out(experiment, overrides))
+    return [(subject, subject.parts[experiment]) for subject in evidence.subjects]
+
+
+def carry_out(experiment: str, overrides: Sequence[str] | None = None) -> list[str]:
+    """Run an experiment, or what is left of it; where that fails, end this process with the same exit code.
+
+    Parameters
+    ----------
+    experiment : str
+        A leaf of `conf/experiment`.
+    overrides : sequence of str, default=None
+        As `asbc` takes them; None for those of the command line.
+
+    Returns
+    -------
+    list of str
+        Folders of its runs, for :func:`asbc.results.collect`.
+    """
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
     started = time.time()
@@ -39,8 +58,7 @@ def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[S
     folders = [note["path"] for note in (json.loads(path.read_text()) for path in notes) if "path" in note]
     if code or not folders:
         sys.exit(code or 1)
-    evidence = read_evidence(dict.fromkeys(folders))
-    return [(subject, subject.parts[experiment]) for subject in evidence.subjects]
+    return list(dict.fromkeys(folders))
 
 
 def show(subject: Subject, *exhibits: Figure | Table, out: str | Path = "figures") -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Metrics that a summary shows, in this order, where a run has measured them.
-HEADLINES = ("loo", "lp", "nmi", "ari", "regret", "spearman", "rank_median")
+HEADLINES = ("loo", "lp", "nmi", "ari", "noise_near", "noise_uniform", "regret", "spearman", "rank_median")
 
 
 class SweepSummary(Callback):

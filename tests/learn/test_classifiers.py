@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -243,5 +244,8 @@ def test_bad_input(digits, kind):
     with pytest.raises(ValueError, match="k_cand=8 neighbours need more than 8 nodes"):
         kind().fit(X[:5], y[:5])
     model = kind(asbc.GraphBuilder("uniform")).fit(X[y < 8], y[y < 8])
-    with pytest.raises(ValueError, match=r"y holds 2 class\(es\) that fit never saw: 8, 9; labels among the 8"):
-        model.score(X, y)
+    with pytest.warns(asbc.UnseenClassWarning, match=r"y holds 2 class\(es\) that fit never saw: 8, 9\. Their points"):
+        found = model.score(X, y)
+    assert found == accuracy_score(y, model.predict(X))  # as scikit-learn's own classifiers have it
+    with pytest.raises(ValueError, match="y must hold labels of the kind that fit saw, numbers; got strings"):
+        model.score(X, y.astype(str))

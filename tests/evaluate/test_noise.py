@@ -1,0 +1,68 @@
+"""Moved labels: they go where they should, alike for all ways to find them, and are found."""
+
+import numpy as np
+import pytest
+
+from asbc.evaluate import LabelNoise
+from asbc.evaluate.noise import RIVALS, move_labels
+from tests.evaluate.small import KNN, NNK
+
+
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.2])
+def test_labels_move_to_other_classes_and_near_ones_to_near_ones(share):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(6), 50)
+    X = rng.normal(size=(300, 4)) * 0.1 + codes[:, None]  # classes in a row
+    for kind in ("near", "uniform"):
+        labels, moved = move_labels(X, codes, share, kind, seed=1)
+        assert moved.sum() == max(1, round(share * 300))
+        np.testing.assert_array_equal(labels != codes, moved)
+        again = move_labels(X, codes, share, kind, seed=1)[0]
+        np.testing.assert_array_equal(labels, again)
+    near, moved = move_labels(X, codes, 0.9, "near", seed=2)
+    assert np.abs(near - codes).max() == 3  # at the end of the row, the third nearest class is three away
+    assert np.abs(near - codes)[codes == 2].max() == 2
+    anywhere, _ = move_labels(X, codes, 0.9, "uniform", seed=2)
+    assert np.abs(anywhere - codes).max() == 5
+
+
+def test_every_way_sees_the_same_moves_and_rivals_are_asked_once(sample, monkeypatch):
+    seen = []
+
+    def spy(X, labels):
+        seen.append(labels)
+        return np.random.default_rng(0).random(len(labels))
+
+    monkeypatch.setitem(RIVALS, "datalab", spy)
+    task = LabelNoise(shares=[0.05, 0.2], rivals=["datalab"])
+    first, second = list(task(sample, NNK)), list(task(sample, KNN))
+    assert len(seen) == 4 and [s.method for s in first] == ["datalab"] * 4 + [None] * 4
+    assert [(s.metric, s.level) for s in second] == [
+        ("noise_near", 5), ("noise_near", 20), ("noise_uniform", 5), ("noise_uniform", 20)
+    ]  # fmt: skip
+    chance = {5: 15 / 300, 20: 60 / 300}
+    for score in second:
+        assert score.value > 3 * chance[score.level]
+    assert all(s.value > r.value for s, r in zip(second, first[:4], strict=True))
+    assert first[0].more == {"weights": None} and second[0].more == {}
+
+
+def test_the_real_rivals_rank_moved_labels_first(sample):
+    pytest.importorskip("cleanlab")
+    task = LabelNoise(kinds=["uniform"], shares=[0.1])
+    scores = {s.method: s.value for s in task(sample, NNK)}
+    assert set(scores) == {"datalab", "logistic_regression", None}
+    assert min(scores.values()) > 0.5
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="kinds must be 'near' or 'uniform'; got 'far'"):
+        LabelNoise(kinds=["far"])
+    with pytest.raises(ValueError, match=r"rivals must be .*; got 'magic'"):
+        LabelNoise(rivals=["magic"])
+    with pytest.raises(ValueError, match=r"share must lie between 0 and 1; got 1\.5"):
+        move_labels(np.zeros((4, 1)), np.array([0, 0, 1, 1]), 1.5, "near", 0)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        move_labels(np.zeros((4, 1)), np.zeros(4, int), 0.5, "near", 0)
+    with pytest.raises(ValueError, match="at least 5 samples per class"):
+        LabelNoise().check(4)
