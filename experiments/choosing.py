@@ -85,12 +85,13 @@ def page(table):
         parts.append(f"### {name}\n\n{MEASURES[metric]}\n\n" + "\n".join("| " + " | ".join(x) + " |" for x in lines))
     sizes = table.groupby("dataset", sort=False)["samples"].first()
     trials = table.groupby("dataset", sort=False)["trial"].nunique()
-    about = "\n".join(
-        f"- {data}: {table[table['dataset'] == data]['encoder'].iloc[0]}, {sizes[data]} nodes per class, {trials[data]} trials"
-        for data in sets
-    )
+    encoders = table.groupby("dataset", sort=False)["encoder"].first()
+    about = [f"- {data}: {encoders[data]}, {sizes[data]} nodes per class, {trials[data]} trials" for data in sets]
     return TEXT.format(
-        about=about, short=summary(leads, sets), defaults=defaults(leads, sets), tables="\n\n".join(parts)
+        about="\n".join(about),
+        short=summary(leads, sets),
+        defaults=defaults(leads, sets),
+        tables="\n\n".join(parts),
     )
 
 
