@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, fetch, lane_sum, load, splat
+from asbc.kernels.lanes import LANES, fetch, lane_sum, load, load_row, splat
 from asbc.kernels.threads import share_out
 
 CACHE_LINE_BYTES = 64
@@ -102,21 +102,53 @@ def neighborhood_distances(X, indices):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _listed(first, last, X, Q, candidates, width, out):
+def _listed(first, last, X, Q, candidates, out):
     d = X.shape[1]
-    x = np.zeros(width)
-    y = np.zeros(width)
+    whole = d // LANES * LANES  # numbers in whole groups of lanes; those that are left go through a buffer
+    x = np.zeros(whole + LANES)
+    rest = np.zeros(4 * LANES)
+    source = np.empty(4, np.int64)
     for i in range(first, last):
         for t in range(d):
             x[t] = Q[i, t]
-        for j in range(candidates.shape[1]):
-            source = candidates[i, j]
-            if source < 0:
-                out[i, j] = np.inf
-                continue
-            for t in range(d):
-                y[t] = X[source, t]
-            out[i, j] = _squared_distance(x, y, width)
+        for start in range(0, candidates.shape[1], 4):
+            # Four at a time, so that one does not wait for the sum of another.
+            for j in range(4):
+                source[j] = max(0, candidates[i, min(start + j, candidates.shape[1] - 1)])
+                for t in range(whole, d):
+                    rest[j * LANES + t - whole] = X[source[j], t]
+            a = splat(0.0)
+            b = splat(0.0)
+            e = splat(0.0)
+            f = splat(0.0)
+            for t in range(0, whole, LANES):
+                query = load(x, t)
+                difference = query - load_row(X, source[0], t)
+                a = a + difference * difference
+                difference = query - load_row(X, source[1], t)
+                b = b + difference * difference
+                difference = query - load_row(X, source[2], t)
+                e = e + difference * difference
+                difference = query - load_row(X, source[3], t)
+                f = f + difference * difference
+            query = load(x, whole)
+            difference = query - load(rest, 0)
+            a = a + difference * difference
+            difference = query - load(rest, LANES)
+            b = b + difference * difference
+            difference = query - load(rest, 2 * LANES)
+            e = e + difference * difference
+            difference = query - load(rest, 3 * LANES)
+            f = f + difference * difference
+            for j in range(min(4, candidates.shape[1] - start)):
+                total = lane_sum(a)
+                if j == 1:
+                    total = lane_sum(b)
+                if j == 2:
+                    total = lane_sum(e)
+                if j == 3:
+                    total = lane_sum(f)
+                out[i, start + j] = total if candidates[i, start + j] >= 0 else np.inf
 
 
 def listed_distances(X, Q, candidates):
@@ -132,7 +164,7 @@ def listed_distances(X, Q, candidates):
     (m, c) float64
     """
     out = np.empty(candidates.shape)
-    share_out(_listed, len(candidates), X, Q, candidates, padded(X.shape[1]), out)
+    share_out(_listed, len(candidates), X, Q, candidates, out)
     return out
 
 

@@ -73,6 +73,24 @@ def load(typingctx, array, offset):
 
 
 @intrinsic
+def load_row(typingctx, matrix, row, column):
+    """Lanes ``matrix[row, column : column + LANES]`` of a C-ordered matrix of singles or doubles."""
+
+    def codegen(context, builder, signature, args):
+        matrix_type = signature.args[0]
+        if matrix_type.ndim != 2 or matrix_type.layout != "C":
+            raise TypingError(f"rows are loaded from C-ordered matrices, not from {matrix_type}")
+        view = context.make_array(matrix_type)(context, builder, args[0])
+        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
+        place = builder.add(builder.mul(args[1], width), args[2])
+        numbers = ir.VectorType(context.get_value_type(matrix_type.dtype), LANES)
+        values = builder.load(builder.bitcast(builder.gep(view.data, [place]), numbers.as_pointer()), align=4)
+        return values if matrix_type.dtype == types.float64 else builder.fpext(values, _DOUBLES)
+
+    return lanes_type(matrix, types.intp, types.intp), codegen
+
+
+@intrinsic
 def store(typingctx, array, offset, value):
     """Write lanes to ``array[offset : offset + LANES]``."""
 
@@ -159,6 +177,56 @@ def any_positive(typingctx, test):
         return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
 
     return types.boolean(test), codegen
+
+
+ABREAST = 16  # entries of a matrix that are compared at a time: singles in one register of AVX-512
+
+
+def _abreast(context, builder, array_type, array, place):
+    """ABREAST entries of a contiguous array from `place` on, counted from its first entry."""
+    vector = ir.VectorType(context.get_value_type(array_type.dtype), ABREAST)
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.load(builder.bitcast(builder.gep(data, [place]), vector.as_pointer()), align=4)
+
+
+@intrinsic
+def near(typingctx, tile, row, column, half, limits, limit, own_half):
+    """Which of ABREAST entries, ``p = tile[row, column + t]``, are large enough for their row or for their column.
+
+    Bit t of the result is set where ``p - half[column + t] > limit`` or ``p - own_half > limits[column + t]``.
+    """
+    kind = tile.dtype
+
+    def codegen(context, builder, signature, args):
+        tile_type, _, _, half_type, limits_type, _, _ = signature.args
+        view = context.make_array(tile_type)(context, builder, args[0])
+        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
+        start = builder.add(builder.mul(args[1], width), args[2])
+        product = _abreast(context, builder, tile_type, args[0], start)
+        halves = _abreast(context, builder, half_type, args[3], args[2])
+        bounds = _abreast(context, builder, limits_type, args[4], args[2])
+
+        def spread(value):
+            first = builder.insert_element(ir.Constant(product.type, ir.Undefined), value, ir.IntType(32)(0))
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), ABREAST), [0] * ABREAST)
+            return builder.shuffle_vector(first, ir.Constant(product.type, ir.Undefined), mask)
+
+        by_row = builder.fcmp_ordered(">", builder.fsub(product, halves), spread(args[5]))
+        by_column = builder.fcmp_ordered(">", builder.fsub(product, spread(args[6])), bounds)
+        bits = builder.bitcast(builder.or_(by_row, by_column), ir.IntType(ABREAST))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(tile, types.intp, types.intp, half, limits, kind, kind), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, bits):
+    """The place of the lowest bit that is set, of a whole number that is not 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), codegen
 
 
 # exp(r) on |r| <= ln(2)/2 by its Taylor series; thirteen terms leave less than 2**-56 of it out.

@@ -1,73 +1,131 @@
-"""The smallest entries of the rows of a wide matrix that is seen one strip of columns at a time."""
+"""The nearest few of many rows, from products of tiles of them: which are worth keeping, and which are the nearest.
+
+The squared distance of rows x and y is ``|x|^2 + |y|^2 - 2 x.y``. A tile of products is looked at while it is in the
+cache; nearly always none of sixteen entries is near enough, and one comparison passes over all of them.
+"""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 from numba import njit
 
+from asbc.kernels.lanes import ABREAST, lowest_bit, near
 from asbc.kernels.threads import share_out
 
-# Columns whose minimum is taken before any is looked at alone: nearly always none of them is small enough, and then
-# one comparison has passed over all of them.
-_COLUMNS_PER_LOOK = 64
 
-
-@njit(inline="always")
-def _sift(values, ids, value, identity):
-    """Replace the root, the largest entry of a max-heap, and restore the heap."""
-    size = values.shape[0]
-    hole = 0
-    while True:
-        child = 2 * hole + 1
-        if child >= size:
-            break
-        if child + 1 < size and values[child + 1] > values[child]:
-            child += 1
-        if values[child] <= value:
-            break
-        values[hole] = values[child]
-        ids[hole] = ids[child]
-        hole = child
-    values[hole] = value
-    ids[hole] = identity
-
-
-@njit(cache=True, fastmath={"nnan", "nsz"})
-def _merge(row, first_column, heap, ids):
-    """Merge the entries of one row into its heap of smallest ones; ``row[0]`` is column `first_column`."""
-    c = row.shape[0]
-    for start in range(0, c, _COLUMNS_PER_LOOK):
-        stop = min(start + _COLUMNS_PER_LOOK, c)
-        least = row[start]
-        for j in range(start, stop):
-            least = min(least, row[j])
-        if least < heap[0]:
-            for j in range(start, stop):
-                if row[j] < heap[0]:
-                    _sift(heap, ids, row[j], first_column + j)
-
-
-@njit(cache=True, nogil=True)
-def _keep(first, last, strip, first_column, values, ids):
-    for i in range(first, last):
-        _merge(strip[i], first_column, values[i], ids[i])
-
-
-def keep_smallest(strip, first_column, values, ids):
-    """Merge a strip of columns into the rows' lists of smallest entries.
+@njit(cache=True, nogil=True, error_model="numpy")
+def keep_nearest(tile, rows, first_column, half, own_half, both, values, ids, limits):
+    """Merge a tile of products into the lists of nearest rows.
 
     Parameters
     ----------
-    strip : (m, c) float32 or float64, columns ``first_column`` and on of the wide matrix, no NaN
+    tile : (m, c) float32 or float64
+        Products of m queries with rows `first_column` and on; c is a multiple of ABREAST.
+    rows : (m,) int64
+        The list that each query has.
     first_column : int
-    values, ids : (m, s), updated in place
-        The s smallest entries so far of each row, and their columns, as max-heaps: ``values[i, 0]`` is the largest of
-        them. Start with infinity and -1.
+        The first row, by which it and those after it are named.
+    half : (c,), own_half : (m,)
+        Half the squared lengths of the columns and of the queries; infinity for columns that are only padding.
+    both : bool
+        Whether the columns are queries too, with lists of their own that are numbered as the columns are.
+    values : (l, s), ids : (l, s) int32
+        The s smallest squared distances so far in each list and whose they are, changed in place, as max-heaps:
+        ``values[i, 0]`` is the largest. Start with infinity and -1.
+    limits : (c,), scratch space
     """
-    share_out(_keep, len(strip), strip, first_column, values, ids)
+    m, c = tile.shape
+    size = values.shape[1]
+    for j in range(c):
+        limits[j] = np.inf
+        if both and first_column + j < values.shape[0]:
+            limits[j] = half[j] - 0.5 * values[first_column + j, 0]
+    for i in range(m):
+        mine = rows[i]
+        limit = own_half[i] - 0.5 * values[mine, 0]
+        for start in range(0, c, ABREAST):
+            bits = near(tile, i, start, half, limits, limit, own_half[i])
+            while bits != 0:
+                j = start + lowest_bit(bits)
+                bits &= bits - 1
+                value = 2.0 * (own_half[i] + half[j] - tile[i, j])
+                heap = mine
+                name = first_column + j
+                for side in range(2):
+                    if value < values[heap, 0]:
+                        # The largest entry goes, and the others move up until there is a place for the new one.
+                        hole = 0
+                        while True:
+                            child = 2 * hole + 1
+                            if child >= size:
+                                break
+                            if child + 1 < size and values[heap, child + 1] > values[heap, child]:
+                                child += 1
+                            if values[heap, child] <= value:
+                                break
+                            values[heap, hole] = values[heap, child]
+                            ids[heap, hole] = ids[heap, child]
+                            hole = child
+                        values[heap, hole] = value
+                        ids[heap, hole] = name
+                        if side == 0:
+                            limit = own_half[i] - 0.5 * values[heap, 0]
+                        else:
+                            limits[j] = half[j] - 0.5 * values[heap, 0]
+                    if not both:
+                        break
+                    heap = first_column + j
+                    name = mine
 
 
-@njit(cache=True, nogil=True)
-def keep_smallest_of(strip, first_column, rows, values, ids):
-    """As :func:`keep_smallest`, where row i of the strip belongs to heap ``rows[i]``; on the calling thread only."""
-    for i in range(strip.shape[0]):
-        _merge(strip[i], first_column, values[rows[i]], ids[rows[i]])
+@njit(cache=True, nogil=True, error_model="numpy")
+def _settle(first, last, squared, ids, own, bound, wanted, indices, distances, certain):
+    for i in range(first, last):
+        for a in range(1, ids.shape[1]):
+            value = squared[i, a]
+            name = ids[i, a]
+            b = a - 1
+            while b >= 0 and (squared[i, b] > value or (squared[i, b] == value and ids[i, b] > name)):
+                squared[i, b + 1] = squared[i, b]
+                ids[i, b + 1] = ids[i, b]
+                b -= 1
+            squared[i, b + 1] = value
+            ids[i, b + 1] = name
+        place = 0
+        seen = own[i] < 0
+        for j in range(ids.shape[1]):
+            if ids[i, j] == own[i]:
+                seen = True
+            elif place < indices.shape[1]:
+                indices[i, place] = ids[i, j]
+                distances[i, place] = math.sqrt(squared[i, j])
+                place += 1
+        # With many duplicates a node itself may not be among its candidates; its row is then not settled.
+        certain[i] = seen and squared[i, wanted - 1] < bound[i]
+
+
+def settle(squared, ids, own, bound, wanted, k):
+    """The k nearest candidates of each row, by distance and then id, and whether they are certain.
+
+    Parameters
+    ----------
+    squared : (m, s) float64, ids : (m, s) int64
+        The candidates' squared distances and which rows they are; both are sorted in place.
+    own : (m,) int64
+        The candidate that is the row itself and does not count; -1 for none.
+    bound : (m,) float64
+        No row that is not a candidate is nearer than that, squared.
+    wanted : int
+        Candidates that must be nearer than the bound: k, and one more where the row itself is among them.
+    k : int
+
+    Returns
+    -------
+    indices : (m, k) int64, distances : (m, k) float64, certain : (m,) bool
+    """
+    m = len(ids)
+    indices, distances, certain = np.empty((m, k), np.int64), np.empty((m, k)), np.empty(m, np.bool_)
+    share_out(_settle, m, squared, ids, own, bound, wanted, indices, distances, certain)
+    return indices, distances, certain

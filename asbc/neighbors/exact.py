@@ -6,15 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.kernels.distances import all_distances, listed_distances
-from asbc.kernels.topk import keep_smallest
+from asbc.kernels.topk import settle
+from asbc.neighbors.products import Shifted, nearest_candidates
 from asbc.neighbors.types import Neighbors
-from asbc.validation import STRIP_BYTES, Floats, check_k, whole_number
+from asbc.validation import Floats, check_k, whole_number
 
 Ids = NDArray[np.int64]
 
-# Candidates per row that are kept beyond those wanted, at most. With some to spare, rounding in the quick products
-# seldom leaves it in doubt which rows are the nearest.
-MOST_SPARE = 18
+# Candidates per row that are kept beyond those wanted. With some to spare, rounding in the quick products seldom leaves
+# it in doubt which rows are the nearest; rows where it does are tried once more with many.
+FEW_SPARE, MANY_SPARE = 18, 200
+SETTLED_ROWS = 8192  # rows whose candidates are compared in double precision together
 TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
 
 
@@ -51,8 +53,9 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     indices = np.empty((len(Q), k), np.int64)
     distances = np.empty((len(Q), k))
     open_rows = np.arange(len(Q))
-    for dtype in (np.float32, np.float64):
-        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, indices, distances)
+    few = min(FEW_SPARE, wanted + 3)
+    for dtype, spare in ((np.float32, few), (np.float32, MANY_SPARE), (np.float64, few)):
+        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, spare, indices, distances)
     for row in open_rows:  # so many rows are equally far that the candidates do not hold all: compare with every row
         squared = all_distances(X, Q[row])
         if queries is None:
@@ -63,85 +66,64 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
-def _search_filtered(X, Q, rows, wanted, drop_self, dtype, indices, distances):
+def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, distances):
     """Fill in the answers for those of `rows` that products of this precision settle; return the other rows.
 
-    Of each row of Q the `wanted` nearest and a few spare candidates are found by matrix products; `drop_self` says
+    Of each row of Q the `wanted` nearest and `spare` more candidates are found by matrix products; `drop_self` says
     that Q is X, so that a row's own id is taken out. `indices` and `distances` are written to.
     """
     n, d = X.shape
     if not len(rows):
         return rows
-    spare = min(wanted + min(MOST_SPARE, wanted + 3), n)
-    center = X.mean(axis=0, dtype=np.float64)
-    # A power of two, so that scaling is exact and single precision neither overflows nor underflows.
-    spread = max(largest_offset(X, center), largest_offset(Q, center))
-    if spread > 1e140 or 0 < spread < 1e-140:
-        raise ValueError(
-            f"X must spread between 1e-140 and 1e140, where squared distances are numbers; got {spread:.3g}. Scale it."
-        )
-    scale = 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
-    columns = _augmented(X, center, scale, dtype, as_query=False)
-    largest = np.sqrt(columns[:, -1].max(), dtype=np.float64)
-    unit = np.finfo(dtype).eps / 2
-    width = min(n, max(1024, min(8192, STRIP_BYTES // (1024 * np.dtype(dtype).itemsize))))
-    height = max(64, STRIP_BYTES // (width * np.dtype(dtype).itemsize))
+    kept = min(wanted + spare, n)
+    center, scale = _frame(X, Q, dtype)
+    columns = Shifted.of(X, center, scale, dtype, padding=True)
+    everyone = drop_self and len(rows) == n
+    if everyone:
+        queries, lengths = None, np.sqrt(2.0 * columns.half[:n].astype(np.float64))
+    else:
+        queries = Shifted.of(Q if len(rows) == len(Q) else Q[rows], center, scale, dtype)
+        lengths = np.sqrt(2.0 * queries.half.astype(np.float64))
+    values, ids = nearest_candidates(columns, queries, kept)
+    # The largest value kept is at most that of any row that is not a candidate, and a value is off by at most `error`:
+    # d roundings of a product of lengths a and b, of which twice that is at most half of (a + b)^2, and a few more.
+    largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
+    error = (d / 2 + 16) * np.finfo(dtype).eps / 2 * (lengths + largest) ** 2
+    bound = (values[:, 0] - error) / scale**2 if kept < n else np.full(len(rows), np.inf)
     doubtful = []
-    for start in range(0, len(rows), height):
-        block = rows[start : start + height]
-        query_rows = Q[block] if len(rows) < len(Q) else Q[start : start + height]
-        query = _augmented(query_rows, center, scale, dtype, as_query=True)
-        values = np.full((len(block), spare), np.inf, dtype)
-        ids = np.full((len(block), spare), -1, np.int64)
-        for first in range(0, n, width):
-            keep_smallest(query @ columns[first : first + width].T, first, values, ids)
-        squared = listed_distances(X, query_rows, ids)
-        order = np.lexsort((ids, squared))
-        ids = np.take_along_axis(ids, order, axis=1)
-        squared = np.take_along_axis(squared, order, axis=1)
-        certain = np.ones(len(block), bool)
-        if spare < n:
-            # values[:, 0] is the largest product kept, so every row that is not a candidate has at least that one,
-            # and a product is off by at most `error`. Where the last one wanted is nearer than that, no other row
-            # can be among the nearest.
-            length = np.sqrt(np.einsum("ij,ij->i", query[:, :-1], query[:, :-1], dtype=np.float64)) / 2
-            error = (d + 16) * unit * (length + largest) ** 2
-            certain = squared[:, wanted - 1] * scale**2 < values[:, 0] + length**2 - error
-        if drop_self:
-            own = ids == block[:, None]
-            # With many duplicates the node itself may not be among the candidates; its row is then not settled.
-            certain &= own.any(axis=1)
-            keep = np.argsort(own, axis=1, kind="stable")[:, : wanted - 1]
-            ids = np.take_along_axis(ids, keep, axis=1)
-            squared = np.take_along_axis(squared, keep, axis=1)
-        k = indices.shape[1]
-        done = block[certain]
-        indices[done] = ids[certain, :k]
-        distances[done] = np.sqrt(squared[certain, :k])
+    for start in range(0, len(rows), SETTLED_ROWS):
+        part = slice(start, start + SETTLED_ROWS)
+        block = rows[part]
+        vectors = Q[part] if len(rows) == len(Q) else np.ascontiguousarray(Q[block])
+        candidates = ids[part].astype(np.int64)
+        squared = listed_distances(X, vectors, candidates)
+        own = block if drop_self else np.full(len(block), -1)
+        found = settle(squared, candidates, own, bound[part], wanted, indices.shape[1])
+        certain = found[2]
+        indices[block[certain]] = found[0][certain]
+        distances[block[certain]] = found[1][certain]
         doubtful.append(block[~certain])
     return np.concatenate(doubtful)
 
 
-def _steps(X):
-    """Slices of rows that take at most STRIP_BYTES in double precision."""
-    step = max(1, STRIP_BYTES // (8 * X.shape[1]))
-    return (slice(start, start + step) for start in range(0, len(X), step))
+def _frame(X, Q, dtype):
+    """The point (d,) that rows are measured from, and a power of two to multiply them by.
+
+    Scaling by a power of two is exact, and with it single precision neither overflows nor underflows.
+    """
+    center = X.mean(axis=0, dtype=np.float64).astype(dtype)
+    spread = max(largest_offset(X, center), largest_offset(Q, center) if Q is not X else 0.0)
+    if spread > 1e140 or 0 < spread < 1e-140:
+        raise ValueError(
+            f"X must spread between 1e-140 and 1e140, where squared distances are numbers; got {spread:.3g}. Scale it."
+        )
+    return center, 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
 
 
 def largest_offset(X, center):
     """The largest difference, over rows and columns, between X (n, d) and `center` (d,)."""
-    return max(float(np.abs(X[rows] - center).max()) for rows in _steps(X))
-
-
-def _augmented(X, center, scale, dtype, as_query):
-    """Centred and scaled rows with one more column, such that query @ column = |column|^2 - 2 query.column."""
-    out = np.empty((X.shape[0], X.shape[1] + 1), dtype)
-    for rows in _steps(X):
-        centered = (X[rows] - center) * scale
-        part = out[rows]
-        part[:, :-1] = centered if not as_query else -2.0 * centered
-        part[:, -1] = 1.0 if as_query else np.einsum("ij,ij->i", centered, centered)
-    return out
+    highest, lowest = X.max(axis=0).astype(np.float64), X.min(axis=0).astype(np.float64)
+    return float(max((highest - center).max(), (center - lowest).max()))
 
 
 def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:

@@ -14,8 +14,10 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.topk import keep_smallest_of
+from asbc.kernels.lanes import ABREAST
+from asbc.kernels.topk import keep_nearest
 from asbc.neighbors.exact import Ids, largest_offset, search_exactly
+from asbc.neighbors.products import TILE, squared_lengths
 from asbc.validation import Floats, as_vectors
 
 SPARE = 8  # candidates per row kept beyond those wanted: in single precision the last few may be the wrong ones
@@ -190,7 +192,7 @@ class InvertedLists:
         -------
         values : (m, kept) float32
             Squared distances of the candidates, as heaps: ``values[:, 0]`` are the largest.
-        positions : (m, kept) int64
+        positions : (m, kept) int32
             Where the candidates are in `members`, -1 for none.
         reach : (m,) float64
             Per query, the largest sum of its own length and that of a list's longest residual, both measured from the
@@ -199,28 +201,31 @@ class InvertedLists:
         order = np.argsort(lists.ravel(), kind="stable")
         ends = np.searchsorted(lists.ravel()[order], np.arange(len(self.starts)))
         values = np.full((len(vectors), kept), np.inf, np.float32)
-        positions = np.full((len(vectors), kept), -1, np.int64)
+        positions = np.full((len(vectors), kept), -1, np.int32)
         reach = np.zeros(len(vectors))
+        tile, limits = np.empty(TILE * TILE, np.float32), np.empty(TILE, np.float32)
         for number in range(turn, len(self.centroids), turns):
             asking = order[ends[number] : ends[number + 1]] // lists.shape[1]
             stored = self._list(number)
             if not len(asking) or not len(stored):
                 continue
-            norms = np.einsum("ij,ij->i", stored, stored)
-            longest = np.sqrt(float(norms.max()))
+            half = np.full(-(-len(stored) // ABREAST) * ABREAST, np.inf, np.float32)
+            half[: len(stored)] = 0.5 * squared_lengths(stored)
+            longest = np.sqrt(2.0 * float(half[: len(stored)].max()))
             # In tiles, because a list may be of any length: all duplicates of a row are in one list.
-            for first in range(0, len(asking), SIDE_ROWS):
-                some = asking[first : first + SIDE_ROWS]
+            for first in range(0, len(asking), TILE):
+                some = asking[first : first + TILE]
                 # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
                 query = (vectors[some] - self.centroids[number]).astype(np.float32)
-                lengths = np.einsum("ij,ij->i", query, query)
-                query *= -2.0
-                for start in range(0, len(stored), SIDE_ROWS):
-                    squared = query @ stored[start : start + SIDE_ROWS].T
-                    squared += norms[start : start + SIDE_ROWS]
-                    squared += lengths[:, None]
-                    keep_smallest_of(squared, self.starts[number] + start, some, values, positions)
-                reach[some] = np.maximum(reach[some], np.sqrt(lengths, dtype=float) + longest)
+                own_half = (0.5 * squared_lengths(query)).astype(np.float32)
+                for start in range(0, len(stored), TILE):
+                    part = stored[start : start + TILE]
+                    here = half[start : start + TILE]
+                    products = tile[: len(some) * len(here)].reshape(len(some), len(here))
+                    np.matmul(query, part.T, out=products[:, : len(part)])
+                    first_position = self.starts[number] + start
+                    keep_nearest(products, some, first_position, here, own_half, False, values, positions, limits)
+                reach[some] = np.maximum(reach[some], np.sqrt(2.0 * own_half.astype(float)) + longest)
         return values, positions, reach
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from asbc import kernels
 from asbc.kernels import cache
-from asbc.kernels.topk import keep_smallest_of
+from asbc.kernels.topk import keep_nearest
 
 SOURCES = Path(kernels.__file__).parent
 
@@ -21,7 +21,7 @@ def test_compiled_code_is_named_after_the_contents_of_all_sources(tmp_path):
 
 
 def test_numba_keeps_kernels_there():
-    assert keep_smallest_of.stats.cache_path == str(cache.folder_for(SOURCES, cache.user_cache()))
+    assert keep_nearest.stats.cache_path == str(cache.folder_for(SOURCES, cache.user_cache()))
 
 
 def test_old_versions_go_and_folders_that_cannot_be_written_are_refused(tmp_path):

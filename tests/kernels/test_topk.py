@@ -1,27 +1,82 @@
+"""The nearest few, tile by tile, against sorting everything."""
+
 import numpy as np
 import pytest
 
-from asbc.kernels.topk import keep_smallest
+from asbc.kernels.lanes import ABREAST
+from asbc.kernels.topk import keep_nearest, settle
+
+KEPT = 13
+
+
+def lists(count, dtype):
+    return np.full((count, KEPT), np.inf, dtype), np.full((count, KEPT), -1, np.int32)
+
+
+def halves(X, length):
+    """Half the squared lengths, and infinity where there is only padding."""
+    return np.r_[0.5 * (X**2).sum(axis=1), np.full(length - len(X), np.inf)].astype(X.dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("width", [1, 7, 64, 100, 500])
-def test_smallest_entries_of_rows_in_strips(dtype, width):
+@pytest.mark.parametrize("width", [16, 64, 500])
+def test_nearest_rows_of_queries(dtype, width):
     rng = np.random.default_rng(0)
-    matrix = rng.normal(size=(20, 500)).astype(dtype)
-    values = np.full((20, 13), np.inf, dtype)
-    ids = np.full((20, 13), -1, np.int64)
+    X, Q = rng.normal(size=(500, 6)).astype(dtype), rng.normal(size=(20, 6)).astype(dtype)
+    squared = ((Q[:, None].astype(float) - X[None]) ** 2).sum(axis=2)
+    values, ids = lists(30, dtype)
+    numbers = rng.permutation(30)[:20]  # the list that each query has
     for first in range(0, 500, width):
-        keep_smallest(np.ascontiguousarray(matrix[:, first : first + width]), first, values, ids)
-    expected = np.argsort(matrix, axis=1)[:, :13]
-    assert np.array_equal(np.sort(ids), np.sort(expected))
-    assert np.array_equal(np.take_along_axis(matrix, ids, axis=1), values)
+        part = X[first : first + width]
+        length = -(-len(part) // ABREAST) * ABREAST
+        tile = np.full((20, length), np.nan, dtype)
+        tile[:, : len(part)] = Q @ part.T
+        keep_nearest(
+            tile, numbers, first, halves(part, length), halves(Q, 20), False, values, ids, np.empty(length, dtype)
+        )
+    assert np.array_equal(np.sort(ids[numbers]), np.sort(np.argsort(squared, axis=1)[:, :KEPT]))
+    np.testing.assert_allclose(values[numbers], np.take_along_axis(squared, ids[numbers], axis=1), rtol=1e-4)
     assert (values[:, 0] == values.max(axis=1)).all()
+    assert (np.delete(ids, numbers, axis=0) == -1).all()
+
+
+def test_one_product_serves_both_sides():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(48, 4))
+    squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    values, ids = lists(48, float)
+    half = halves(X, 48)
+    first, second = slice(0, 16), slice(16, 48)
+    for rows, columns in ((first, first), (second, second), (first, second)):
+        keep_nearest(
+            X[rows] @ X[columns].T,
+            np.arange(48)[rows],
+            columns.start,
+            half[columns],
+            half[rows],
+            rows != columns,
+            values,
+            ids,
+            np.empty(48),
+        )
+    assert np.array_equal(np.sort(ids), np.sort(np.argsort(squared, axis=1)[:, :KEPT]))
 
 
 def test_fewer_columns_than_places():
-    values = np.full((2, 5), np.inf)
-    ids = np.full((2, 5), -1, np.int64)
-    keep_smallest(np.array([[3.0, 1.0], [0.0, 2.0]]), 10, values, ids)
+    values, ids = lists(2, float)
+    half = halves(np.ones((2, 1)), ABREAST)
+    keep_nearest(np.zeros((2, ABREAST)), np.arange(2), 10, half, half[:2], False, values, ids, np.empty(ABREAST))
     assert set(ids[0]) == {-1, 10, 11}
     assert np.isinf(values[:, 0]).all()
+
+
+def test_candidates_are_settled_by_distance_and_then_id():
+    squared = np.array([[4.0, 1.0, 4.0, 0.0], [9.0, 1.0, 0.0, 4.0], [1.0, 4.0, 9.0, 16.0]])
+    ids = np.array([[7, 3, 2, 0], [5, 4, 1, 2], [8, 6, 5, 4]])
+    # The second row cannot be certain of its third, and the third row itself is not among its candidates.
+    found, distances, certain = settle(squared, ids, np.array([0, 1, 2]), np.array([5.0, 4.0, 20.0]), 3, 2)
+    assert found.tolist() == [[3, 2], [4, 2], [8, 6]]
+    assert distances.tolist() == [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    assert certain.tolist() == [True, False, False]
+    found, _, certain = settle(squared, ids, np.full(3, -1), np.full(3, np.inf), 2, 2)
+    assert found.tolist() == [[0, 3], [1, 4], [8, 6]] and certain.all()

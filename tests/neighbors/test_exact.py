@@ -5,6 +5,7 @@ import pytest
 
 import asbc
 from asbc.neighbors import exact as exact_module
+from asbc.neighbors import products
 from tests import twins
 
 SHAPES = {
@@ -41,11 +42,13 @@ def test_float32_search_is_decided_in_double_precision():
     assert np.array_equal(asbc.search_neighbors(X, 10).indices, indices)
 
 
-@pytest.mark.parametrize("size", [2**12, 2**16, 2**20])
-def test_blocks_of_any_size_give_the_same_bits(monkeypatch, size):
+@pytest.mark.parametrize("tile, threads", [(64, 1), (64, 2), (208, 2), (512, 1)])
+def test_tiles_and_threads_of_any_number_give_the_same_bits(monkeypatch, tile, threads):
     X = np.random.default_rng(0).normal(size=(1500, 20)).astype(np.float32)
     expected = asbc.search_neighbors(X, 12)
-    monkeypatch.setattr(exact_module, "STRIP_BYTES", size)
+    monkeypatch.setattr(products, "TILE", tile)
+    monkeypatch.setattr(products, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(exact_module, "SETTLED_ROWS", tile)
     found = asbc.search_neighbors(X, 12)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.distances, expected.distances)
