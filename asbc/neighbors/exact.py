@@ -17,6 +17,7 @@ Ids = NDArray[np.int64]
 # it in doubt which rows are the nearest; rows where it does are tried once more with many.
 FEW_SPARE, MANY_SPARE = 18, 200
 SETTLED_ROWS = 8192  # rows whose candidates are compared in double precision together
+MOST_SINGLE = 1e37  # differences up to that do not overflow in single precision
 TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
 
 
@@ -76,7 +77,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
     if not len(rows):
         return rows
     kept = min(wanted + spare, n)
-    center, scale = _frame(X, Q, dtype)
+    center, scale = _frame(X, Q)
     columns = Shifted.of(X, center, scale, dtype, padding=True)
     everyone = drop_self and len(rows) == n
     if everyone:
@@ -106,17 +107,19 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
     return np.concatenate(doubtful)
 
 
-def _frame(X, Q, dtype):
+def _frame(X, Q):
     """The point (d,) that rows are measured from, and a power of two to multiply them by.
 
     Scaling by a power of two is exact, and with it single precision neither overflows nor underflows.
     """
-    center = X.mean(axis=0, dtype=np.float64).astype(dtype)
+    center = X.mean(axis=0, dtype=np.float64)
     spread = max(largest_offset(X, center), largest_offset(Q, center) if Q is not X else 0.0)
     if spread > 1e140 or 0 < spread < 1e-140:
         raise ValueError(
             f"X must spread between 1e-140 and 1e140, where squared distances are numbers; got {spread:.3g}. Scale it."
         )
+    if spread < MOST_SINGLE:
+        center = center.astype(X.dtype)  # so that rows in single precision are shifted in it, which is quicker
     return center, 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
 
 

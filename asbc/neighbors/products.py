@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.lanes import ABREAST
 from asbc.kernels.topk import keep_nearest
-from asbc.validation import STRIP_BYTES, Floats
+from asbc.validation import Floats
 
 TILE = 512  # rows, and columns, of a tile at most: one megabyte of products, which stays in the cache of a core
 
@@ -30,7 +30,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looking for them takes milliseconds
 
 
-def on_threads(work: Iterable[Any], do: Any) -> None:
+def on_threads(work: Iterable[Any], do: Callable[[Any], None]) -> None:
     """Call ``do(task)`` for every task, on as many threads as numba takes, with matrix products on one thread each."""
     tasks = list(work)
     with _libraries().limit(limits=1, user_api="blas"):
@@ -65,18 +65,12 @@ class Shifted:
         vectors = np.empty((n + more, d), dtype)
         half = np.full(n + more, np.inf, dtype)
         vectors[n:] = 0
-        for rows in steps(X):
-            part = vectors[rows.start : min(rows.stop, n)]
-            np.subtract(X[rows], center, out=part, casting="same_kind")
-            part *= dtype(scale)
-            half[rows.start : rows.start + len(part)] = 0.5 * squared_lengths(part)
+        for start in range(0, n, TILE):
+            part = X[start : min(start + TILE, n)] - center
+            part *= part.dtype.type(scale)
+            vectors[start : start + len(part)] = part
+            half[start : start + len(part)] = 0.5 * squared_lengths(vectors[start : start + len(part)])
         return cls(vectors, half)
-
-
-def steps(X: NDArray[Any]) -> Iterator[slice]:
-    """Slices of rows that take at most STRIP_BYTES in double precision."""
-    step = max(1, STRIP_BYTES // (8 * X.shape[1]))
-    return (slice(start, start + step) for start in range(0, len(X), step))
 
 
 def squared_lengths(vectors: NDArray[Any]) -> NDArray[np.float64]:
