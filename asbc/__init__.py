@@ -1,5 +1,6 @@
 """Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
 
+from asbc import export as export
 from asbc.bandwidth import (
     Bandwidth,
     BandwidthChoice,

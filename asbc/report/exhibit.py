@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,11 +49,11 @@ def carry_out(experiment: str, overrides: Sequence[str] | None = None) -> list[s
     """
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
-    started = time.time()
+    before = set(out.rglob("job.json"))
     code = subprocess.run(
         [sys.executable, "-m", "asbc.runs.command", f"experiment={experiment}", *arguments]
     ).returncode
-    notes = [path for path in out.rglob("job.json") if path.stat().st_mtime >= started - 1]
+    notes = sorted(set(out.rglob("job.json")) - before)  # every job has a folder of its own
     folders = [note["path"] for note in (json.loads(path.read_text()) for path in notes) if "path" in note]
     if code or not folders:
         sys.exit(code or 1)
