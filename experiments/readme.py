@@ -6,7 +6,7 @@ from asbc.files import write_whole
 from asbc.report import contrasts, figures
 from asbc.report.exhibit import run
 from asbc.report.style import label
-from asbc.report.tables import Table, interval
+from asbc.report.table import Table, interval
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE, PAGE = ROOT / "docs" / "overview.png", ROOT / "README.md"

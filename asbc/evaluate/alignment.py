@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
+
+# The cells of a density: half a direction wide and high, so that those of several trials can be added up.
+CELL = 0.5
+HIGHEST = 100.0  # dimensions above it are counted in the last column
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,61 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     power = float(spread @ spread)
     slope = float(spread @ (r - r.mean())) / power if power > 0 else float("nan")
     return RankFit(spearman, slope, float(r.mean() - slope * d.mean()), len(r))
+
+
+def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
+    """How many nodes have which rank and which dimension, small enough to keep with every row.
+
+    Parameters
+    ----------
+    effective_rank : (n,) array, 1 or more
+    dimension : (n,) array, 1 or more
+        Nodes where either of the two is not finite are left out.
+
+    Returns
+    -------
+    bytes
+        For :func:`unpack_density`. Some 1 to 2 kB, however many nodes there are.
+
+    See Also
+    --------
+    unpack_density : the way back.
+
+    Examples
+    --------
+    >>> from asbc.evaluate.alignment import pack_density, unpack_density
+    >>> counts = unpack_density(pack_density([1.2, 1.3, 2.1], [4.0, 4.4, 500.0]))
+    >>> counts.shape, int(counts[0, 6]), int(counts[2, -1])
+    ((3, 198), 2, 1)
+    """
+    r, d = np.asarray(effective_rank, float), np.asarray(dimension, float)
+    usable = np.isfinite(r) & np.isfinite(d)
+    columns = int((HIGHEST - 1) / CELL)
+    row = np.maximum((r[usable] - 1) // CELL, 0).astype(np.int64)
+    column = np.clip((d[usable] - 1) // CELL, 0, columns - 1).astype(np.int64)
+    counts = np.bincount(row * columns + column, minlength=columns)
+    counts = np.pad(counts, (0, -len(counts) % columns)).astype("<u4")
+    return zlib.compress(counts.tobytes(), 9)
+
+
+def unpack_density(packed: bytes) -> NDArray[np.uint32]:
+    """Counts of nodes by rank and dimension, from what :func:`pack_density` gave.
+
+    Parameters
+    ----------
+    packed : bytes
+
+    Returns
+    -------
+    (rows, columns) uint32 array
+        Row i has ranks from 1 + i / 2 to 1 + (i + 1) / 2, column j dimensions likewise; the last column has all larger
+        ones too. Highest ranks that no node has are left out.
+
+    See Also
+    --------
+    pack_density : the way there.
+    """
+    return np.frombuffer(zlib.decompress(packed), "<u4").reshape(-1, int((HIGHEST - 1) / CELL))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

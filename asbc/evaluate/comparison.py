@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import wilcoxon
 
+from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.hits import unpack_hits
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def compare(
     confidence: float = 0.95,
     n_boot: int = 2000,
     seed: int = 0,
+    bootstrap: Bootstrap | None = None,
 ) -> Comparison:
     """Compare two methods on the same trials.
 
@@ -117,6 +119,9 @@ def compare(
         Bootstrap draws.
     seed : int, default=0
         Of the draws.
+    bootstrap : Bootstrap, default=None
+        Draws that several comparisons share, in place of `n_boot` and `seed`; the numbers are those that each would
+        have drawn by itself.
 
     Returns
     -------
@@ -148,13 +153,13 @@ def compare(
     counts = np.bincount(member)
     per_trial = np.bincount(member, delta) / counts
 
-    rng = np.random.default_rng(seed)
-    picks = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=n_boot)  # (B, T)
+    draws = Bootstrap(n_boot, seed) if bootstrap is None else bootstrap
+    picks = draws.trials(len(counts))  # (B, T)
     if hits_a is not None and hits_b is not None:
-        cells = _resample_nodes(hits_a, hits_b, n_boot, rng)  # (B, m)
+        cells = _resample_nodes(hits_a, hits_b, draws, len(counts))  # (B, m)
         over = "trials and nodes"
     else:
-        cells = np.broadcast_to(delta, (n_boot, len(delta)))
+        cells = np.broadcast_to(delta, (len(picks), len(delta)))
         over = "trials"
     weight = picks[:, member].astype(np.float64)  # (B, m)
     means = (weight * cells).sum(axis=1) / weight.sum(axis=1)
@@ -259,10 +264,10 @@ def compare_methods(
 def _resample_nodes(
     hits_a: Sequence[NDArray[np.int8]],
     hits_b: Sequence[NDArray[np.int8]],
-    n_boot: int,
-    rng: np.random.Generator,
+    draws: Bootstrap,
+    trials: int,
 ) -> NDArray[np.float64]:
-    """(n_boot, m) differences of every pair after nodes are redrawn; a redrawn node counts equally in all pairs."""
+    """(B, m) differences of every pair after nodes are redrawn; a redrawn node counts equally in all pairs."""
     first, second = np.stack(list(hits_a)).astype(np.int8), np.stack(list(hits_b)).astype(np.int8)
     if first.shape != second.shape or ((first < 0) != (second < 0)).any():
         raise ValueError("hits_a and hits_b must score the same nodes in every pair")
@@ -273,10 +278,6 @@ def _resample_nodes(
     _, kind, count = np.unique(packed, return_index=True, return_counts=True)
     scored = (history[kind] != 2).astype(np.float64)  # (kinds, m)
     gain = np.where(scored > 0, history[kind], 0.0)
-    out = np.empty((n_boot, len(first)))
-    for low in range(0, n_boot, 250):
-        size = min(250, n_boot - low)
-        # Poisson counts in place of draws of exactly n: the same bootstrap, several times faster.
-        weight = rng.poisson(count, (size, len(count))).astype(np.float64)
-        out[low : low + size] = (weight @ gain) / np.maximum(weight @ scored, 1.0)
-    return out
+    # Poisson counts in place of draws of exactly n: the same bootstrap, several times faster.
+    gains, totals = draws.nodes(trials, count, gain, scored)
+    return gains / np.maximum(totals, 1.0)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from asbc.dimension import ESTIMATORS, Dimension
-from asbc.evaluate.alignment import align
+from asbc.evaluate.alignment import align, pack_density
 from asbc.evaluate.health import graph_health, kernel_condition
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
@@ -65,6 +65,9 @@ class Health(Task):
 class Alignment(Task):
     """Effective rank against intrinsic dimension: metrics `spearman`, `slope`, `intercept`, `rank_median`.
 
+    Rows of `spearman` have a column `density` too: how many nodes have which rank and which dimension, see
+    :func:`asbc.evaluate.alignment.unpack_density`.
+
     The bandwidth is chosen so that the rank r matches its target, an estimate of the dimension. That r agrees with
     its target is therefore no evidence by itself. So each estimator takes its turn as the target, and r is compared
     with all estimators each time.
@@ -106,7 +109,10 @@ class Alignment(Task):
                 result = align(choice.effective_rank, d)
                 more = {"target": target, "estimator": name}
                 seconds = sample.seconds(method)
-                for metric in ("spearman", "slope", "intercept"):
+                # One row of each pair carries what a figure of r against d needs.
+                density = pack_density(choice.effective_rank, d)
+                yield Score("spearman", result.spearman, sample.level, seconds, more={**more, "density": density})
+                for metric in ("slope", "intercept"):
                     yield Score(metric, getattr(result, metric), sample.level, seconds, more=more)
                 median = float(np.median(choice.effective_rank))
                 yield Score("rank_median", median, sample.level, seconds, more=more)

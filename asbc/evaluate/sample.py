@@ -118,7 +118,7 @@ class Sample:
         """Neighbours of all nodes; with the distances among them, where those fit into memory."""
 
         def find() -> Neighbors:
-            found = self._search(self.X)
+            found = self.once("search", lambda: self._search(self.X))
             small = found.n * int(pair_count(found.k)) * 8 <= SHARED_BYTES
             return with_pairs(self.X, found) if small else found
 
@@ -195,7 +195,7 @@ class Sample:
     def seconds(self, method: Method, *, graph: bool = False) -> float:
         """Seconds that the method alone would have taken: steps that it shares with others count in full."""
         base = ("weights", method.key)
-        keys: list[Hashable] = ["neighbors", base]
+        keys: list[Hashable] = ["search", "neighbors", base]
         if method.bandwidth is not None:
             keys += [("dimension", self.target), self._choice_key(method.bandwidth)]
             if method.sharpen:
@@ -203,3 +203,8 @@ class Sample:
         if graph:
             keys.append(("graph", method.key, method.sharpen))
         return sum(self._seconds.get(key, 0.0) for key in keys)
+
+    @property
+    def search_seconds(self) -> float:
+        """Seconds that the search for neighbours took; 0 before it was done."""
+        return self._seconds.get("search", 0.0)

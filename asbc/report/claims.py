@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from asbc.evaluate.comparison import Comparison
 from asbc.report import contrasts
-from asbc.report.evidence import Part, Subject
 from asbc.report.paper import paper
+from asbc.report.parts import Part, Subject
 from asbc.report.style import label
-from asbc.report.tables import TASKS, interval
+from asbc.report.table import interval
+from asbc.report.tables import TASKS
+from asbc.report.words import by_size
 
-HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
+HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot tell", "not run"
 
 # Accuracies that differ by less than this are called the same: among 2,000 nodes the standard error is about 0.01.
 SAME = 0.005
@@ -30,15 +34,14 @@ class Claim:
     Attributes
     ----------
     text : str
-    verdict : {"holds", "does not hold", "cannot tell"}
+    verdict : {"holds", "does not hold", "cannot tell", "not run"}
+        "cannot tell" is what the data say; "not run" says that nobody has asked them.
     evidence : str
         The numbers that the verdict rests on, or what is missing.
-    of_paper : bool
-        False for a question that the project asks beyond the paper.
     experiment : str
         Where the evidence comes from.
-    missing : bool
-        The experiment was not run.
+    of_paper : bool
+        False for a question that the project asks beyond the paper.
     """
 
     text: str
@@ -46,7 +49,11 @@ class Claim:
     evidence: str
     experiment: str
     of_paper: bool = True
-    missing: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether what it needs was not run."""
+        return self.verdict == NOT_RUN
 
 
 def judge(subject: Subject) -> list[Claim]:
@@ -70,12 +77,7 @@ def judge(subject: Subject) -> list[Claim]:
         _low_gamma(subject),
         _flat_gamma(subject),
         _regimes(subject),
-        Claim(
-            "Neighbour search dominates the cost",
-            UNKNOWN,
-            "These experiments do not time the search apart; `make bench` does.",
-            "benchmark",
-        ),
+        _cost(subject),
         _control(subject),
         _order(subject, "loo", ["knn", "knn_sigma", "nnk_sigma"], of_paper=False),
         _local(subject, "loo"),
@@ -97,11 +99,11 @@ def both(verdicts: Iterable[str]) -> str:
 def _order(subject: Subject, metric: str, chain: Sequence[str], *, of_paper: bool = True) -> Claim:
     text = f"{TASKS[metric]}: {' < '.join(map(label, chain))}"
     part = subject.parts.get(metric)
-    if part is None:
+    if part is None or not part.has(metric):
         return _missing(text, metric, of_paper)
     links = [(a, b, contrasts.between(part, b, a, metric)) for a, b in pairwise(chain)]
     if any(found is None for *_, found in links):
-        return Claim(text, UNKNOWN, "Not all of these methods were run.", metric, of_paper)
+        return Claim(text, NOT_RUN, "Not all of these methods were run.", metric, of_paper)
     verdict = both(found.verdict for *_, found in links if found)
     evidence = "; ".join(f"{label(b)} − {label(a)} {interval(c)}: {c.verdict}" for a, b, c in links if c)
     return Claim(text, verdict, evidence + ".", metric, of_paper)
@@ -113,9 +115,9 @@ def _follows(subject: Subject) -> Claim:
     part = subject.parts.get("alignment")
     if part is None:
         return _missing(text, "alignment")
-    found = contrasts.with_number(_spearman(part, "mst", "mst"), low)
+    found = contrasts.with_number(part, _spearman(part, "mst", "mst"), low)
     if found is None:
-        return Claim(text, UNKNOWN, "No correlation with dimMST as the target.", "alignment")
+        return Claim(text, UNKNOWN, "No correlation with dimMST: one of the two is constant.", "alignment")
     values = f"{found.mean_a:.3f} [{low + found.low:.3f}, {low + found.high:.3f}]"
     return Claim(
         text, found.verdict, f"Ours is {values}; it holds where the interval is at or above {low}.", "alignment"
@@ -158,9 +160,12 @@ def _matches(subject: Subject) -> Claim:
     own = part.rows[(part.rows["target"] == "mst") & (part.rows["estimator"] == "mst")]
     rank, dimension = (own[own["metric"] == m].sort_values("trial") for m in ("rank_median", "dimension_median"))
     if rank.empty or len(rank) != len(dimension):
-        return Claim(text, UNKNOWN, "No ranks with dimMST as the target.", "alignment")
-    ratio = contrasts.with_number(rank.assign(value=rank["value"].to_numpy() / dimension["value"].to_numpy()), 1.0)
-    assert ratio is not None
+        return Claim(text, NOT_RUN, "No ranks with dimMST as the target.", "alignment")
+    ratio = contrasts.with_number(
+        part, rank.assign(value=rank["value"].to_numpy() / dimension["value"].to_numpy()), 1.0
+    )
+    if ratio is None:
+        return Claim(text, UNKNOWN, "No finite ranks with dimMST as the target.", "alignment")
     return Claim(
         text,
         _within(ratio, NEAR),
@@ -178,7 +183,7 @@ def _low_gamma(subject: Subject) -> Claim:
     wider = contrasts.across(part, "nnk_sigma", 0.5, 1.0, "sigma_median")
     worse = contrasts.across(part, "nnk_sigma", 1.0, 0.5, "loo")
     if wider is None or worse is None:
-        return Claim(text, UNKNOWN, "Needs γ = 0.5 and γ = 1 with NNK-σ.", "gamma")
+        return Claim(text, NOT_RUN, _needs(subject, "γ = 0.5 and γ = 1 with NNK-σ"), "gamma")
     return Claim(
         text,
         both([wider.verdict, worse.verdict]),
@@ -197,7 +202,7 @@ def _flat_gamma(subject: Subject) -> Claim:
     found = [(value, contrasts.across(part, "nnk_sigma", value, 1.0, "loo")) for value in above]
     known = [(value, c) for value, c in found if c is not None]
     if not known:
-        return Claim(text, UNKNOWN, "Needs γ = 1 and larger ones with NNK-σ.", "gamma")
+        return Claim(text, NOT_RUN, _needs(subject, "γ = 1 and larger ones with NNK-σ"), "gamma")
     return Claim(
         text,
         both(_same(c) for _, c in known),
@@ -212,6 +217,8 @@ def _regimes(subject: Subject) -> Claim:
     part = subject.parts.get("regimes")
     if part is None:
         return _missing(text, "regimes")
+    if not all(map(part.has, ("rank_median", "slope_median", "chosen_rank_median"))):
+        return Claim(text, NOT_RUN, "The run has not measured all that this needs.", "regimes")
     k = int(part.rows["k_cand"].iloc[0])
     rank, slope = (part.of(f"{m}_median").groupby("scale")["value"].mean() for m in ("rank", "slope"))
     chosen = float(part.of("chosen_rank_median")["value"].mean())
@@ -225,6 +232,36 @@ def _regimes(subject: Subject) -> Claim:
         f"{peak:.2f}, and the chosen kernels have a median rank of {chosen:.1f}.",
         "regimes",
     )
+
+
+def _cost(subject: Subject) -> Claim:
+    """Search against all that follows it, by the clock of the runs themselves."""
+    text = "Neighbour search dominates the cost"
+    for name in ("loo", "selectors", "ablation", "gamma", *subject.parts):
+        part = subject.parts.get(name)
+        if part is None or "search_seconds" not in part.rows:
+            continue
+        own = part.rows[(part.rows["method"] == "nnk_sigma") & part.rows["search_seconds"].notna()]
+        own = own[own["samples"] == max(own["samples"], key=by_size)] if len(own) else own
+        # Each subsample was searched once; rows of several metrics repeat it.
+        own = own.groupby("trial", as_index=False)[["search_seconds", "build_seconds"]].max()
+        rest = own["build_seconds"] - own["search_seconds"]
+        own, rest = own[rest > 0], rest[rest > 0]
+        share = (own["search_seconds"] / own["build_seconds"]).to_numpy()
+        found = contrasts.with_number(part, own.assign(value=np.log(own["search_seconds"].to_numpy() / rest)), 0.0)
+        if found is None:
+            continue
+        nodes = part.rows["nodes"].max() if "nodes" in part.rows else np.nan
+        size = f" on {nodes:,.0f} nodes" if nodes == nodes else ""
+        return Claim(
+            text,
+            found.verdict,
+            f"NNK-σ{size}: the search takes {own['search_seconds'].median():.2f} s and the rest, from dimension to "
+            f"graph, {rest.median():.2f} s (medians); the search is {np.median(share):.0%} of the whole, and "
+            f"{np.exp(found.difference):.2f} times the rest [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}].",
+            name,
+        )
+    return Claim(text, NOT_RUN, "Runs of this version time the search apart; these do not.", "loo")
 
 
 def _local(subject: Subject, metric: str) -> Claim:
@@ -244,7 +281,7 @@ def _best_rule(subject: Subject) -> Claim:
     found = {rival: contrasts.between(part, "nnk_sigma", rival, "loo") for rival in rivals}
     known = {rival: c for rival, c in found.items() if c is not None}
     if not known:
-        return Claim(text, UNKNOWN, "None of the other rules was run.", "selectors", False)
+        return Claim(text, NOT_RUN, "None of the other rules was run.", "selectors", False)
     evidence = "; ".join(f"{label(rival)} {interval(c)}" for rival, c in known.items())
     verdict = both(c.verdict for c in known.values())
     return Claim(text, verdict, f"NNK-σ less each: {evidence}.", "selectors", False)
@@ -259,7 +296,7 @@ def _grid(subject: Subject) -> Claim:
     found = [(v, contrasts.across(part, "nnk_sigma", v, 12, "loo")) for v in finer]
     known = [(v, c) for v, c in found if c is not None]
     if not known:
-        return Claim(text, UNKNOWN, "Needs 12 and more grid points with NNK-σ.", "n_grid", False)
+        return Claim(text, NOT_RUN, _needs(subject, "12 and more grid points with NNK-σ"), "n_grid", False)
     evidence = "; ".join(f"{v:g} points {interval(c)}" for v, c in known)
     verdict = both(_same(c) for _, c in known)
     return Claim(
@@ -304,10 +341,14 @@ def _reservation(comparisons: Iterable[Comparison]) -> str:
 
 def _judged(text: str, found: Comparison | None, experiment: str, of_paper: bool, more: str = "") -> Claim:
     if found is None:
-        return Claim(text, UNKNOWN, "Not all that this needs was run.", experiment, of_paper)
+        return Claim(text, NOT_RUN, "Not all that this needs was run.", experiment, of_paper)
     where = f"{found.wins} won, {found.ties} tied, {found.losses} lost"
     return Claim(text, found.verdict, f"{interval(found)}, {where}.{more}", experiment, of_paper)
 
 
 def _missing(text: str, experiment: str, of_paper: bool = True) -> Claim:
-    return Claim(text, UNKNOWN, "Not run yet.", experiment, of_paper, missing=True)
+    return Claim(text, NOT_RUN, "Not run yet.", experiment, of_paper)
+
+
+def _needs(subject: Subject, what: str) -> str:
+    return f"Needs {what}." if subject.labelled else "Needs labels, and there are none."

@@ -3,168 +3,32 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asbc.evaluate.bootstrap import Bootstrap
+from asbc.report.parts import AXES, EXPERIMENTS, SCORED, Evidence, Part, Record, Subject
 from asbc.runs.identity import canonical
 from asbc.runs.results import ResultsError, collect, read_settings, runs
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# The experiments, in the order in which a report shows them.
-EXPERIMENTS = (
-    "regimes",
-    "alignment",
-    "loo",
-    "lp",
-    "gamma",
-    "ablation",
-    "selectors",
-    "regret",
-    "k_cand",
-    "n_grid",
-)
-
-# What a sweep varies, as a path into a run's settings.
-AXES = {"gamma": "bandwidth.gamma", "k_cand": "k_cand", "n_grid": "bandwidth.n_grid"}
-
-# A plain `asbc`, without `experiment=`, can stand in for these if it has measured this.
-_STAND_INS = {"loo": "loo", "lp": "lp", "gamma": "loo", "k_cand": "loo", "n_grid": "loo"}
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run.
-
-    Attributes
-    ----------
-    id : str
-    path : Path
-        Its folder.
-    status : dict
-        Contents of its `status.json`.
-    settings : dict
-        The config that it was resolved to.
-    rows : DataFrame or None
-        Its rows so far; None where there are none yet.
-    """
-
-    id: str
-    path: Path
-    status: dict[str, Any]
-    settings: dict[str, Any]
-    rows: pd.DataFrame | None
-
-    @property
-    def experiment(self) -> str:
-        return str(self.status.get("experiment", "unknown"))
-
-    @property
-    def finished(self) -> bool:
-        return self.status["state"] == "finished"
-
-    def setting(self, path: str) -> Any:
-        """A value of the settings by its dotted path, such as `bandwidth.gamma`; None where there is none."""
-        value: Any = self.settings
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows that answer one experiment's question; their settings are alike but for what the experiment varies.
-
-    Attributes
-    ----------
-    experiment : str
-    rows : DataFrame
-        With a column `setting` beside those of the results: the swept value, where the experiment is a sweep.
-    records : list of Record
-        Where the rows come from.
-    others : list of Record
-        Runs of the same experiment with other settings, whose rows are not among them.
-    """
-
-    experiment: str
-    rows: pd.DataFrame
-    records: list[Record]
-    others: list[Record]
-
-    def of(self, metric: str) -> pd.DataFrame:
-        """Rows of one metric."""
-        return self.rows[self.rows["metric"] == metric]
-
-    @property
-    def methods(self) -> list[str]:
-        """Methods in the order they were run, without the candidates that were tuned with labels."""
-        names = self.rows["method"].drop_duplicates().tolist()
-        return [name for name in names if not name.startswith("tuned_")]
-
-    @property
-    def finished(self) -> bool:
-        return all(record.finished for record in self.records)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Embeddings that were studied: one data set seen by one encoder.
-
-    Attributes
-    ----------
-    dataset, encoder : str
-    parts : dict of Part
-        By experiment.
-    overrides : list of str
-        What was typed about these embeddings.
-    mark : str
-        Tells other embeddings with the same name apart; empty where there are none.
-    failed : dict of str
-        Errors of experiments that were tried and gave no rows.
-    """
-
-    dataset: str
-    encoder: str
-    parts: dict[str, Part]
-    overrides: list[str]
-    mark: str = ""
-    failed: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"{self.dataset} · {self.encoder}" + (f" ({self.mark})" if self.mark else "")
-
-    @property
-    def slug(self) -> str:
-        """Name that is safe in files and links."""
-        name = "-".join(part for part in (self.dataset, self.encoder, self.mark) if part)
-        return "".join(c if c.isalnum() else "-" for c in name.lower())
-
-    def command(self, experiment: str) -> str:
-        """The command that makes what is missing, with brackets in quotes as shells want them."""
-        return shlex.join(["asbc", f"experiment={experiment}", *self.overrides])
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that was found in some folders.
-
-    Attributes
-    ----------
-    subjects : list of Subject
-        Embeddings that were studied, each with the rows of its experiments.
-    records : list of Record
-        All runs, oldest first.
-    """
-
-    subjects: list[Subject]
-    records: list[Record]
+# A run under another name, such as a plain `asbc` or `asbc name=mine`, can stand in for these if it has measured this.
+_STAND_INS = {
+    "regimes": "chosen_rank_median",
+    "alignment": "spearman",
+    "loo": "loo",
+    "lp": "lp",
+    "gamma": "loo",
+    "regret": "regret",
+    "k_cand": "loo",
+    "n_grid": "loo",
+}
 
 
 def read_evidence(folders: Iterable[str | Path]) -> Evidence:
@@ -218,6 +82,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         states = ", ".join(f"{record.id} {record.status['state']}" for record in records)
         raise ResultsError(f"{', '.join(map(str, roots))}: there are runs, but none has rows yet ({states})")
     typed = _typed(roots)
+    bootstrap = Bootstrap()
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
         # Files of one name can hold different vectors, so the name alone does not say what was studied.
@@ -226,10 +91,10 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     subjects = {}
     for (dataset, encoder, made_of), group in groups.items():
         overrides = next((typed[r.id] for r in reversed(group) if r.id in typed), [])
-        parts = _parts(group)
+        parts = _parts(group, bootstrap)
         if parts:
             subjects[dataset, encoder, made_of] = Subject(
-                dataset, encoder, parts, overrides, failed=_failed(group, parts)
+                dataset, encoder, parts, overrides, failed=_failed(group, parts), labelled=_labelled(group)
             )
     return Evidence(_distinct([(subject, key[2]) for key, subject in subjects.items()]), records)
 
@@ -254,14 +119,25 @@ def _failed(records: list[Record], parts: Mapping[str, Part]) -> dict[str, str]:
     return {
         record.experiment: str(record.status.get("error") or "no reason was noted")
         for record in records
-        if record.status["state"] == "failed" and record.experiment in EXPERIMENTS and record.experiment not in parts
+        if record.status["state"] == "failed" and record.experiment not in parts
     }
+
+
+def _labelled(records: list[Record]) -> bool:
+    """Whether there are labels: as the runs noted it, or else by what they measured and how they sampled."""
+    noted = [record.status["labelled"] for record in records if "labelled" in record.status]
+    if noted:
+        return any(noted)
+    tables = [record.rows for record in records if record.rows is not None]
+    return any(rows["metric"].isin(SCORED).any() or (rows["samples"] != 0).any() for rows in tables)
 
 
 def _read(path: Path, status: dict[str, Any]) -> Record:
     settings = read_settings(path)
     has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
     rows = collect(path) if has_rows else None
+    if rows is not None and rows.empty:
+        rows = None
     if rows is not None:
         missing = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"} - set(rows.columns)
         if missing:
@@ -269,22 +145,31 @@ def _read(path: Path, status: dict[str, Any]) -> Record:
     return Record(str(status.get("run_id", path.name)), path, status, settings, rows)
 
 
-def _parts(records: list[Record]) -> dict[str, Part]:
-    parts = {}
+def _parts(records: list[Record], bootstrap: Bootstrap) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
     usable = [record for record in records if record.rows is not None]
+    others = [record for record in usable if record.experiment not in EXPERIMENTS]
     for experiment in EXPERIMENTS:
         own = [record for record in usable if record.experiment == experiment]
-        part = _choose(experiment, own)
+        part = _choose(experiment, own, bootstrap)
         if part is None and experiment in _STAND_INS:
             metric = _STAND_INS[experiment]
-            plain = [r for r in usable if r.experiment == "default" and (_rows(r)["metric"] == metric).any()]
-            part = _choose(experiment, plain, least=2 if experiment in AXES else 1)
+            measured = [record for record in others if (_rows(record)["metric"] == metric).any()]
+            part = _choose(experiment, measured, bootstrap, least=2 if experiment in AXES else 1)
         if part is not None:
             parts[experiment] = part
+    shown = {record.id for part in parts.values() for record in part.records}
+    for name in dict.fromkeys(record.experiment for record in others):
+        named = [record for record in others if record.experiment == name]
+        # A plain `asbc` that another section shows has nothing more to say.
+        if not (name == "default" and all(record.id in shown for record in named)):
+            part = _choose(name, named, bootstrap)
+            assert part is not None
+            parts[name] = part
     return parts
 
 
-def _choose(experiment: str, records: list[Record], least: int = 1) -> Part | None:
+def _choose(experiment: str, records: list[Record], bootstrap: Bootstrap, least: int = 1) -> Part | None:
     """The runs to show: alike in all settings but the swept one; the fullest sweep, else the newest run."""
     import pandas as pd
 
@@ -293,6 +178,8 @@ def _choose(experiment: str, records: list[Record], least: int = 1) -> Part | No
     for record in records:
         key = _alike(record, axis)
         value = record.setting(axis) if axis else None
+        if axis and not isinstance(value, int | float):
+            continue
         kept = groups.setdefault(key, {}).get(value)
         if kept is None or record.finished or not kept.finished:
             groups[key][value] = record
@@ -309,7 +196,7 @@ def _choose(experiment: str, records: list[Record], least: int = 1) -> Part | No
     ordered = sorted(best.items(), key=lambda item: (item[0] is not None, item[0]))
     rows = pd.concat([_rows(record).assign(setting=value) for value, record in ordered], ignore_index=True)
     chosen = [record for _, record in ordered]
-    return Part(experiment, rows, chosen, [record for record in records if record not in chosen])
+    return Part(experiment, rows, chosen, [record for record in records if record not in chosen], bootstrap)
 
 
 def _rows(record: Record) -> pd.DataFrame:

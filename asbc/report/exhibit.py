@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from asbc.report.evidence import Part, Subject, read_evidence
-from asbc.report.figures import Figure, save
-from asbc.report.tables import Table
+from asbc.report.canvas import Figure, save
+from asbc.report.evidence import read_evidence
+from asbc.report.parts import Part, Subject
+from asbc.report.table import Table
 
 
 def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[Subject, Part]]:

@@ -1,4 +1,4 @@
-"""Tables of the report as HTML."""
+"""Tables, differences and marks of the report as HTML."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from html import escape
 
 from asbc.evaluate.comparison import Comparison
-from asbc.report.tables import Cell, Table
+from asbc.evaluate.ranking import Gap
+from asbc.report.style import INK, LOOKS, label
+from asbc.report.table import Cell, Table
+
+ABOVE, BELOW = "#00694d", "#a34700"  # better and worse
 
 
 def table_html(table: Table) -> str:
     """A table with its title and note; a difference is shown with its interval drawn beside it."""
     # A method's name is not broken at its hyphen.
+    if not table.rows:
+        return f'<h3>{escape(table.title)}</h3><p class="note">No rows.</p>'
     head = "".join(f"<th>{escape(name).replace('-', '&#8209;')}</th>" for name in table.header)
     spans = [_span(column) for column in zip(*table.rows, strict=True)]
-    above, below = ("#a34700", "#00694d") if table.less_is_better else ("#00694d", "#a34700")
+    above, below = (BELOW, ABOVE) if table.less_is_better else (ABOVE, BELOW)
     rows = "".join(
         f"<tr>{''.join(_cell(cell, spans[i], i, above, below) for i, cell in enumerate(row))}</tr>"
         for row in table.rows
@@ -50,7 +56,42 @@ def _cell(cell: Cell, span: tuple[float, float] | None, column: int, above: str,
     return f'<td><span class="diff"><span>{minus(text)}</span>{_whisker(cell, span, color)}</span></td>'
 
 
-def _whisker(c: Comparison, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:
+def gap_html(gap: Gap, span: tuple[float, float]) -> str:
+    """A difference with its interval, in words and drawn."""
+    color = ABOVE if gap.low > 0 else BELOW if gap.high < 0 else "#7b8794"
+    drawn = _whisker(gap, span if span[1] > span[0] else (-1.0, 1.0), color)
+    text = f"{gap.difference:+.4f} <small>[{gap.low:+.4f}, {gap.high:+.4f}]</small>"
+    return f'<span class="diff"><span>{minus(text)}</span>{drawn}</span>'
+
+
+def key_html(methods: Sequence[str]) -> str:
+    """Which colour and mark is which method."""
+    marks = []
+    for method in methods:
+        color, marker, dash = LOOKS.get(method, (INK, "x", "-"))
+        lines = {"-": "", "--": "5 3", "-.": "6 2 1.5 2", ":": "1.5 2.5"}[dash]
+        marks.append(
+            '<li><svg width="30" height="14" viewBox="0 0 30 14" aria-hidden="true">'
+            f'<line x1="0" x2="30" y1="7" y2="7" stroke="{color}" stroke-width="2" stroke-dasharray="{lines}"/>'
+            f"{_marker(marker, color)}</svg>{escape(label(method))}</li>"
+        )
+    return f'<ul class="key">{"".join(marks)}</ul>'
+
+
+def _marker(marker: str, color: str) -> str:
+    """Matplotlib's mark as a path around (15, 7)."""
+    shapes = {
+        "s": "M11.5 3.5h7v7h-7z",
+        "D": "M15 2.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+        "v": "M11 3.5h8l-4 7z",
+        "^": "M11 10.5h8l-4 -7z",
+        "P": "M13.5 3h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5v-3h2.5z",
+        "o": "M11.5 7a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    }
+    return f'<path d="{shapes.get(marker, shapes["o"])}" fill="{color}"/>'
+
+
+def _whisker(c: Comparison | Gap, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:
     """A difference and its interval beside zero, to the same scale down a column."""
 
     def x(value: float) -> float:
@@ -71,3 +112,9 @@ def minus(text: str) -> str:
     for digit in "0123456789":
         text = text.replace(f"-{digit}", f"−{digit}")
     return text
+
+
+def ticks(text: str) -> str:
+    """Escaped text, with `code` set as code and proper minus signs."""
+    pieces = escape(text).split("`")
+    return "".join(f"<code>{piece}</code>" if i % 2 else minus(piece) for i, piece in enumerate(pieces))

@@ -44,7 +44,12 @@ def label(method: str) -> str:
     for kind in ("gaussian", "nnk"):
         if method.endswith(f"_{kind}"):
             return method[: -len(kind) - 1].replace("_", " ")
-    return method.replace("_", " ")
+    return method.replace("_", " ").strip() or method
+
+
+def plain_label(method: str) -> str:
+    """The same for a figure, where a dollar sign would begin a formula."""
+    return label(method).replace("$", r"\$")
 
 
 @contextmanager

@@ -3,99 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from asbc.evaluate.comparison import Comparison
 from asbc.report import contrasts
-from asbc.report.evidence import Part
 from asbc.report.paper import at_gamma, paper
+from asbc.report.parts import Part
 from asbc.report.style import label
+from asbc.report.table import Cell, Table
+from asbc.report.words import level_name
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table as RichTable
-
-Cell = str | Comparison | None
 
 TASKS = {"loo": "LOO", "lp": "LP", "nmi": "NMI", "ari": "ARI"}
 KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform"}
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of the report.
-
-    Attributes
-    ----------
-    name : str
-    title, note : str
-    header : sequence of str
-    rows : sequence of rows
-        A cell is text, a comparison, or `None` where there is nothing to say.
-    less_is_better : bool
-        Whether a difference below 0 is the better one.
-    """
-
-    name: str
-    title: str
-    note: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    less_is_better: bool = False
-
-    def text(self) -> list[list[str]]:
-        """Cells as plain text."""
-        return [
-            ["" if c is None else interval(c) if isinstance(c, Comparison) else c for c in row] for row in self.rows
-        ]
-
-    def markdown(self) -> str:
-        """The table for a README."""
-        lines = [list(self.header), ["---"] + ["---:"] * (len(self.header) - 1), *self.text()]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-    def rich(self) -> RichTable:
-        """The table for a terminal."""
-        from rich.table import Table as RichTable
-
-        view = RichTable(title=self.title, caption=self.note)
-        for column, name in enumerate(self.header):
-            view.add_column(name, justify="left" if column == 0 else "right")
-        for row in self.text():
-            view.add_row(*row)
-        return view
-
-
-def interval(c: Comparison) -> str:
-    """A difference and its interval in one short line."""
-    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}]"
-
-
 def accuracy(part: Part, metric: str) -> Table:
     """Accuracy of each method at each level, and its difference from kNN over all levels."""
+    part = part.fullest(metric)
     rows = part.of(metric)
     methods = [m for m in part.methods if (rows["method"] == m).any()]
     base = "knn" if "knn" in methods else methods[0]
-    levels = sorted(rows["level"].unique())
+    levels = part.levels(metric)
+    uneven = _uneven(part, metric)
     means = rows.groupby(["method", "level"])["value"].mean()
     body: list[list[Cell]] = []
     for method in methods:
         gain = None if method == base else contrasts.between(part, method, base, metric)
         values = [_number(means.get((method, level)), 3) for level in levels]
-        lost = [_share(part, method, "lp_unreached")] if metric == "lp" else []
-        body.append([label(method), *values, *lost, gain, _record(gain)])
+        lost: list[Cell] = [_share(part, method, "lp_unreached")] if metric == "lp" else []
+        own = part.rows[part.rows["method"] == method]
+        balanced: list[Cell] = [_mean(own, f"{metric}_balanced", 3)] if uneven else []
+        body.append([label(method), *values, *balanced, *lost, gain, _record(gain)])
     unit = "labels per class" if metric == "lp" else "samples per class"
+    short = _short(part, metric)
     return Table(
         metric,
-        f"{TASKS[metric]} accuracy by {unit}",
+        f"{TASKS[metric]} accuracy by {unit}" if metric in ("loo", "lp") else f"{TASKS.get(metric, metric)} by level",
         "Means over trials; the difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost. "
+        + ("Class-balanced: the mean over classes of each class's own accuracy, over all levels. " if uneven else "")
+        + short
         + ("Unreached: nodes that no label reaches, counted as wrong. " if metric == "lp" else "")
         + _how(body),
         [
             "method",
-            *map(str, levels),
+            *map(level_name, levels),
+            *(["class-balanced"] if uneven else []),
             *(["unreached"] if metric == "lp" else []),
             f"difference from {label(base)}",
             "W/T/L, p",
@@ -277,6 +235,23 @@ def _sweep(part: Part, name: str, title: str, axis: str, usual: float, more: dic
     )
 
 
+def plain(part: Part) -> list[Table]:
+    """Tables of a run that is none of the experiments: whatever it has measured."""
+    single = [m for m in part.rows["metric"].unique().tolist() if contrasts.scores(part, m)]
+    scored = [m for m in single if m in TASKS or _has_hits(part, m)]
+    out = [accuracy(part, metric) for metric in scored]
+    others = [m for m in single if m not in scored and not m.endswith(("_balanced", "_unreached"))]
+    if others:
+        body: list[list[Cell]] = []
+        for method in part.methods:
+            own = part.rows[part.rows["method"] == method]
+            body.append([label(method), *(_mean(own, metric, 3) for metric in others)])
+        title = "What else was measured" if scored else "What was measured"
+        header = ["method", *(metric.replace("_", " ") for metric in others)]
+        out.append(Table("measures", title, "Means over trials and levels.", header, body))
+    return out
+
+
 TABLES: dict[str, Sequence[Callable[[Part], Table]]] = {
     "loo": [lambda part: accuracy(part, "loo")],
     "lp": [lambda part: accuracy(part, "lp")],
@@ -289,6 +264,40 @@ TABLES: dict[str, Sequence[Callable[[Part], Table]]] = {
 }
 
 
+def _has_hits(part: Part, metric: str) -> bool:
+    return any(found.hits for found in contrasts.scores(part, metric).values())
+
+
+def _uneven(part: Part, metric: str) -> bool:
+    """Whether classes differ in size, so that accuracy balanced by class is another number."""
+    plain_ones, balanced = (contrasts.scores(part, m) for m in (metric, f"{metric}_balanced"))
+    return any(
+        abs(value - found.values.get(place, value)) > 1e-9
+        for method, found in balanced.items()
+        if method in plain_ones
+        for place, value in plain_ones[method].values.items()
+    )
+
+
+def _short(part: Part, metric: str) -> str:
+    """What is known of classes with fewer samples than a level asks for, and of nodes without a label."""
+    rows = part.of(metric)
+    if "short_classes" not in rows or rows["short_classes"].isna().all():
+        return ""
+    words = []
+    by_level = rows.groupby("level")["short_classes"].max()
+    few = {level: int(by_level[level]) for level in part.levels(metric) if by_level[level] > 0}
+    if few:
+        classes = int(rows["classes"].max())
+        told = ", ".join(f"{count} at {level_name(level)}" for level, count in few.items())
+        what = "are all labels and are not scored" if metric == "lp" else "give all the samples they have"
+        words.append(f"Of {classes} classes, those with too few samples for a level {what}: {told}. ")
+    unlabelled = int(rows["unlabelled"].max())
+    if unlabelled:
+        words.append(f"{unlabelled:,} nodes without a label are in the graph and are not scored. ")
+    return "".join(words)
+
+
 def _tasks(part: Part) -> list[str]:
     return [task for task in TASKS if (part.rows["metric"] == task).any()]
 
@@ -296,6 +305,8 @@ def _tasks(part: Part) -> list[str]:
 def _by_weights(part: Part) -> Iterable[tuple[str, list[str]]]:
     """Methods by kind of weights, the best in LOO first."""
     loo = part.of("loo")
+    if loo.empty:
+        return
     order = loo[loo["method"].isin(part.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
     kinds = ["gaussian", "nnk", "uniform"]
     kinds += [kind for kind in order.index.get_level_values(0).unique() if kind not in kinds]
@@ -313,7 +324,7 @@ def _rule(method: str) -> str:
 
 def _mean(rows: pd.DataFrame, metric: str, digits: int = 4) -> str | None:
     values = rows.loc[rows["metric"] == metric, "value"]
-    return None if values.empty else _number(values.mean(), digits)
+    return None if values.empty else _number(float(values.mean()), digits)
 
 
 def _share(part: Part, method: str, metric: str) -> str | None:
@@ -323,7 +334,7 @@ def _share(part: Part, method: str, metric: str) -> str | None:
 
 
 def _number(value: float | None, digits: int) -> str | None:
-    return None if value is None or value != value else f"{value:,.{digits}f}"
+    return None if value is None or not np.isfinite(value) else f"{value:,.{digits}f}"
 
 
 def _record(c: Comparison | None) -> str | None:

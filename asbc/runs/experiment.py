@@ -274,6 +274,7 @@ def measure(
                         **_describe(method, own),
                         **options,
                         **_row(score, sample),
+                        **(_cost(sample, method) if own else {}),
                     }
             except Exception:
                 log.error(
@@ -297,6 +298,11 @@ def _row(score: Score, sample: Sample) -> dict[str, Any]:
         "scored": scored,
         "right": right,
     }
+
+
+def _cost(sample: Sample, method: Method) -> dict[str, float]:
+    """Columns that say what the method's graph cost on this subsample, and how much of that was the search."""
+    return {"search_seconds": sample.search_seconds, "build_seconds": sample.seconds(method, graph=True)}
 
 
 def _describe(method: Method, own: bool) -> dict[str, Any]:

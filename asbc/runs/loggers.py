@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 
 # Packed bits that paired intervals need; of no use to a reader of tables.
-NOT_SHOWN = ["scored", "right"]
+NOT_SHOWN = ["scored", "right", "density"]
 
 
 @dataclass(frozen=True)

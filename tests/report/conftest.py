@@ -5,7 +5,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
-from asbc.report.evidence import AXES, EXPERIMENTS, read_evidence
+from asbc.report.evidence import read_evidence
+from asbc.report.parts import AXES, EXPERIMENTS
 from asbc.runs.experiment import run
 from tests.conftest import curved_clouds
 

@@ -1,6 +1,6 @@
 import pytest
 
-from asbc.report.claims import FAILS, HOLDS, UNKNOWN, both, judge
+from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, both, judge
 from asbc.report.evidence import read_evidence
 from tests.report.small import rows_of, write_run
 
@@ -33,10 +33,10 @@ def test_the_order_of_methods(tmp_path, accuracy, verdict):
     assert one(tmp_path, "LP: kNN < kNN-σ-α").missing
 
 
-def test_an_order_without_all_its_methods_is_open(tmp_path):
+def test_an_order_without_all_its_methods_was_not_run(tmp_path):
     write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.9}))
     claim = one(tmp_path, "LOO: kNN < kNN-σ-α")
-    assert claim.verdict == UNKNOWN and "Not all" in claim.evidence and not claim.missing
+    assert claim.verdict == NOT_RUN and "Not all" in claim.evidence
 
 
 def correlations(values, trials=4):
@@ -84,17 +84,28 @@ def test_gamma_is_judged_by_bandwidth_and_by_accuracy(tmp_path):
     assert flat.verdict == FAILS and "γ = 1.5 +0.0000 [+0.0000, +0.0000]" in flat.evidence
 
 
-def test_what_was_not_run_cannot_be_told(tmp_path):
+def test_what_was_not_run_is_called_so_and_not_cannot_tell(tmp_path):
     write_run(tmp_path, "k_cand", rows_of({"knn": 0.5}))
     claims = verdicts(tmp_path).values()
-    assert {claim.verdict for claim in claims} == {UNKNOWN}
-    assert sum(claim.missing for claim in claims) == len(claims) - 1  # the cost is for the benchmark to tell
+    assert {claim.verdict for claim in claims} == {NOT_RUN} and all(claim.missing for claim in claims)
+
+
+@pytest.mark.parametrize("search, rest, verdict", [(3.0, 1.0, HOLDS), (1.0, 3.0, FAILS), (None, 1.0, NOT_RUN)])
+def test_the_cost_of_the_search_is_measured_by_the_runs(tmp_path, search, rest, verdict):
+    rows = [
+        row | {"search_seconds": search and search * (1 + 0.1 * row["trial"]), "build_seconds": (search or 0) + rest}
+        for row in rows_of({"knn": 0.5, "nnk_sigma": 0.6})
+    ]
+    write_run(tmp_path, "loo", rows)
+    claim = one(tmp_path, "Neighbour search dominates")
+    assert claim.verdict == verdict and ("of the whole" in claim.evidence) == (search is not None)
 
 
 def test_real_results_get_a_verdict_on_everything_that_was_run(subject):
     claims = judge(subject)
     assert not any(claim.missing for claim in claims)
     assert {claim.verdict for claim in claims} <= {HOLDS, FAILS, UNKNOWN}
+    assert "the search takes" in next(claim for claim in claims if claim.text.startswith("Neighbour search")).evidence
     regimes = next(claim for claim in claims if claim.experiment == "regimes")
     assert regimes.verdict == HOLDS
 

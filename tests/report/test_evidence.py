@@ -2,7 +2,8 @@ import shutil
 
 import pytest
 
-from asbc.report.evidence import EXPERIMENTS, read_evidence
+from asbc.report.evidence import read_evidence
+from asbc.report.parts import EXPERIMENTS
 from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 

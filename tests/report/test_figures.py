@@ -33,7 +33,7 @@ def test_figures_are_saved_in_both_formats_and_are_the_same_each_time(subject, t
 def test_curves_show_the_means_and_the_intervals(tmp_path):
     write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.7}, levels=(10, 20)))
     part = read_evidence([tmp_path]).subjects[0].parts["loo"]
-    curve, gain = draw(loo(part).panels).axes
+    curve, gain = draw(loo(part).panels).axes  # no NNK-fixed, so no panel for it
     lines = {line.get_label(): line.get_ydata() for line in curve.lines}
     wanted = part.rows[part.rows["method"] == "nnk_sigma"].groupby("level")["value"].mean()
     assert np.allclose(lines["NNK-σ"], wanted)

@@ -8,8 +8,8 @@ import pytest
 
 from asbc.report.claims import judge
 from asbc.report.command import PAGE, main, make_report
-from asbc.report.evidence import EXPERIMENTS
-from asbc.report.page import HEADINGS
+from asbc.report.parts import EXPERIMENTS
+from asbc.report.sections import HEADINGS
 from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 
@@ -50,7 +50,14 @@ class Checker(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(outputs, tmp_path_factory):
-    return make_report([outputs], tmp_path_factory.mktemp("report"))
+    steps = []
+
+    def progress(done, total, what):
+        steps.append((done, total))
+
+    page = make_report([outputs], tmp_path_factory.mktemp("report"), pdf=True, progress=progress)
+    assert [done for done, _ in steps] == list(range(1, steps[-1][1] + 1))
+    return page
 
 
 def test_the_page_is_whole_by_itself(page):
@@ -65,7 +72,7 @@ def test_the_page_is_whole_by_itself(page):
 def test_the_page_shows_every_experiment_claim_and_setting(page, subject):
     found = Checker(page.read_text())
     words = " ".join(found.text)
-    assert "Not run yet" not in words and "Not finished" not in words
+    assert "Not run yet" not in words and "Not finished" not in words and "not run" not in words
     for name in EXPERIMENTS:
         assert f"{name}-{subject.slug}" in found.ids and HEADINGS[name] in words
     for claim in judge(subject):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asbc.report.evidence import EXPERIMENTS, read_evidence
+from asbc.report.evidence import read_evidence
 from asbc.report.figures import FIGURES
+from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from asbc.evaluate.comparison import Comparison, compare_methods
-from asbc.report.evidence import EXPERIMENTS, read_evidence
+from asbc.report.evidence import read_evidence
 from asbc.report.paper import at_gamma, paper
+from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES, accuracy, gamma, regret, selectors
 from tests.report.small import rows_of, write_run
 

@@ -1,0 +1,124 @@
+"""Bootstrap draws, made once and shared by every comparison that asks for them.
+
+A comparison redraws trials and nodes some thousand times. The random numbers behind that depend on nothing but the
+seed, so a report with hundreds of comparisons draws them once; each comparison gets the very numbers that it would
+have drawn alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asbc.kernels.poisson import UNKNOWN, poisson_counts, unit_counts
+
+ROWS = 250  # draws worked on at a time, which bounds the memory
+KEPT = 2**24  # uniform numbers kept at most, 128 MiB; a comparison that needs more draws its own
+
+
+@dataclass
+class Bootstrap:
+    """Draws of trials and of nodes; give one to many comparisons and it is drawn once.
+
+    Parameters
+    ----------
+    n_boot : int, default=2000
+        Draws.
+    seed : int, default=0
+        Of the draws.
+
+    See Also
+    --------
+    asbc.evaluate.compare : takes one.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> from asbc.evaluate.bootstrap import Bootstrap
+    >>> shared = Bootstrap()
+    >>> compare([0.9, 0.8], [0.7, 0.7], bootstrap=shared) == compare([0.9, 0.8], [0.7, 0.7])
+    True
+    """
+
+    n_boot: int = 2000
+    seed: int = 0
+    _streams: dict[int, _Stream] = field(default_factory=dict, init=False, repr=False)
+
+    def trials(self, count: int) -> NDArray[np.int64]:
+        """(n_boot, count) how often each of `count` trials was drawn."""
+        return self._stream(count).picks
+
+    def nodes(
+        self, trials: int, count: NDArray[np.int64], gain: NDArray[np.float64], scored: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums over redrawn nodes, node by node drawn a Poisson number of times.
+
+        Parameters
+        ----------
+        trials : int
+            How many trials were drawn before: the draws of nodes follow them in the stream of random numbers.
+        count : (kinds,) int array
+            Nodes of each kind.
+        gain, scored : (kinds, m) arrays of whole numbers
+            What a node of each kind adds to each of m sums.
+
+        Returns
+        -------
+        gain, scored : (n_boot, m) arrays
+        """
+        # Whole numbers this small are exact in single precision, whatever the order in which they are added.
+        dtype = np.float32 if int(count.sum()) < 2**20 else np.float64
+        both = np.concatenate([gain, scored], axis=1).astype(dtype)
+        sums = np.empty((self.n_boot, both.shape[1]))
+        low = 0
+        for weight in self._stream(trials).counts(count.astype(np.int64), self.n_boot, dtype):
+            sums[low : low + len(weight)] = weight @ both
+            low += len(weight)
+        return sums[:, : gain.shape[1]], sums[:, gain.shape[1] :]
+
+    def _stream(self, trials: int) -> _Stream:
+        if trials not in self._streams:
+            self._streams[trials] = _Stream(self.n_boot, self.seed, trials)
+        return self._streams[trials]
+
+
+class _Stream:
+    """The random numbers of one number of trials: first the trials, then a stream of uniforms for the nodes."""
+
+    def __init__(self, n_boot: int, seed: int, trials: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.picks = self.rng.multinomial(trials, np.full(trials, 1 / trials), size=n_boot)
+        self.after_trials = self.rng.bit_generator.state
+        self.uniforms = np.empty(0)
+        self.units = np.empty(0, np.uint8)
+
+    def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type):
+        """Blocks of (rows, kinds) counts, `n_boot` rows in all."""
+        blocks = [min(ROWS, n_boot - low) for low in range(0, n_boot, ROWS)]
+        # A count takes one uniform more than it is large; six standard deviations are never exceeded.
+        mean = n_boot * float(rates.sum() + len(rates))
+        wanted = int(mean + 6 * math.sqrt(mean)) + 1000
+        if wanted > KEPT:
+            rng = np.random.default_rng()
+            rng.bit_generator.state = self.after_trials
+            yield from (rng.poisson(rates, (rows, len(rates))).astype(dtype) for rows in blocks)
+            return
+        place = 0
+        for rows in blocks:
+            out = np.empty((rows, len(rates)), dtype)
+            self._extend(wanted)
+            while (end := poisson_counts(self.uniforms, self.units, place, rates, out)) < 0:
+                wanted += wanted // 4
+                self._extend(wanted)
+            place = end
+            yield out
+
+    def _extend(self, wanted: int) -> None:
+        if wanted <= len(self.uniforms):
+            return
+        known = int(np.argmax(self.units == UNKNOWN)) if (self.units[-64:] == UNKNOWN).any() else len(self.units)
+        self.uniforms = np.concatenate([self.uniforms, self.rng.random(wanted - len(self.uniforms))])
+        self.units = np.concatenate([self.units[:known], unit_counts(self.uniforms, known)])

@@ -1,0 +1,83 @@
+"""Several encoders or data sets side by side: methods per task, claims, and the same curves of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from asbc.report.answers import BASE, TASKS, Answer
+from asbc.report.canvas import Figure, Pictures, pictures
+from asbc.report.curves import side_by_side
+from asbc.report.findings import Findings
+from asbc.report.markup import minus
+from asbc.report.sections import figure_html, verdict_html
+from asbc.report.style import label
+
+METRICS = ("loo", "lp")
+
+
+def multiples(findings: Sequence[Findings], *, pdf: bool = False) -> list[tuple[Figure, Pictures]]:
+    """Figures 3 and 4 of all subjects, a panel each; none where there is only one."""
+    subjects = [found.subject for found in findings]
+    figures = [figure for metric in METRICS if (figure := side_by_side(subjects, metric)) is not None]
+    return [(figure, pictures(figure, pdf=pdf)) for figure in figures]
+
+
+def overview_html(findings: Sequence[Findings], drawn: Sequence[tuple[Figure, Pictures]]) -> str:
+    """What several subjects have in common and where they differ, before each of them by itself."""
+    out = ['<h2 id="side-by-side">Which graph for which embeddings?</h2>']
+    for task in TASKS:
+        answers = [next((a for a in found.answers if a.task == task), None) for found in findings]
+        if any(answers):
+            out.append(_methods(task.name, task.measure, findings, answers))
+    out.append(
+        '<p class="note">Means over trials, with the difference from kNN below them. Green: the graph with the highest '
+        "mean and all that the data cannot tell from it, by intervals that hold for all pairs of graphs at once; bold "
+        "where it is the best beyond doubt. Settings may differ between rows; each section says which they were.</p>"
+    )
+    out += [figure_html(*one) for one in drawn]
+    out.append(_claims(findings))
+    return "\n".join(out)
+
+
+def _methods(name: str, measure: str, findings: Sequence[Findings], answers: Sequence[Answer | None]) -> str:
+    methods = list(dict.fromkeys(method for a in answers if a for method in _in_order(a)))
+    head = "".join(f"<th>{escape(label(method)).replace('-', '&#8209;')}</th>" for method in methods)
+    rows = []
+    for found, given in zip(findings, answers, strict=True):
+        cells = "".join(_cell(given, method) for method in methods)
+        rows.append(f'<tr><th scope="row">{escape(found.subject.name)}</th>{cells}</tr>')
+    return (
+        f'<h3>{escape(name)}</h3><div class="scroll"><table class="matrix"><thead><tr><th>{escape(measure)}</th>{head}'
+        f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _in_order(given: Answer) -> list[str]:
+    return [method for method in given.part.methods if method in given.ranking.means]
+
+
+def _cell(given: Answer | None, method: str) -> str:
+    if given is None or method not in given.ranking.means:
+        return '<td class="none">–</td>'
+    ranking = given.ranking
+    best = ranking.methods[0]
+    kind = ""
+    if given.sure and (method == best or method in ranking.alike):
+        kind = ' class="top clear"' if given.clear else ' class="top"'
+    gap = ranking.gaps.get((method, BASE))
+    below = "" if gap is None else f"<small>{minus(f'{gap.difference:+.3f}')}</small>"
+    return f"<td{kind}>{ranking.means[method]:.3f}{below}</td>"
+
+
+def _claims(findings: Sequence[Findings]) -> str:
+    """Claims against subjects."""
+    head = "".join(f"<th>{escape(found.subject.name)}</th>" for found in findings)
+    rows = []
+    for lines in zip(*(found.claims for found in findings), strict=True):
+        cells = "".join(f"<td>{verdict_html(claim)}</td>" for claim in lines)
+        rows.append(f'<tr><td class="text">{escape(lines[0].text)}</td>{cells}</tr>')
+    return (
+        '<h2 id="claims">The claims, side by side</h2><div class="scroll"><table>'
+        f"<thead><tr><th>claim</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
