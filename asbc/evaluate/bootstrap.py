@@ -8,7 +8,9 @@ have drawn alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +97,7 @@ class _Stream:
         self.uniforms = np.empty(0)
         self.units = np.empty(0, np.uint8)
 
-    def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type):
+    def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type) -> Iterator[NDArray[Any]]:
         """Blocks of (rows, kinds) counts, `n_boot` rows in all."""
         blocks = [min(ROWS, n_boot - low) for low in range(0, n_boot, ROWS)]
         # A count takes one uniform more than it is large; six standard deviations are never exceeded.
@@ -108,7 +110,7 @@ class _Stream:
             return
         place = 0
         for rows in blocks:
-            out = np.empty((rows, len(rates)), dtype)
+            out: NDArray[Any] = np.empty((rows, len(rates)), dtype)
             self._extend(wanted)
             while (end := poisson_counts(self.uniforms, self.units, place, rates, out)) < 0:
                 wanted += wanted // 4

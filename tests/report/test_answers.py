@@ -1,0 +1,117 @@
+"""The best graph per task, the line that builds it, and what averages hide."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+import asbc
+from asbc.configs import conf_dir
+from asbc.evaluate import Sample
+from asbc.report.answers import answer
+from asbc.report.command import make_report
+from asbc.report.evidence import read_evidence
+from asbc.report.hidden import hidden
+from asbc.report.parts import Record
+from asbc.report.recipes import recipe
+from tests.report.small import rows_of, write_run
+
+METHODS = sorted(path.stem for path in (conf_dir() / "method").glob("*.yaml"))
+
+
+def subject_of(folder):
+    (subject,) = read_evidence([folder]).subjects
+    return subject
+
+
+def test_a_clear_winner_is_called_best_and_has_its_size(tmp_path):
+    write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_fixed": 0.6, "nnk_sigma": 0.8}))
+    (vote,) = answer(subject_of(tmp_path))
+    assert vote.method == "nnk_sigma" and vote.clear and vote.runner_up == "nnk_fixed"
+    assert 0.2 < vote.over("knn").low < 0.3 < vote.over("knn").high < 0.4 and vote.over("nnk_fixed").low > 0.1
+    words = make_report([tmp_path], tmp_path / "page").read_text()
+    assert "is above every other graph" in words
+
+
+def test_no_difference_is_an_answer(tmp_path):
+    same = rows_of({"knn": 0.6})
+    rows = same + [row | {"method": m} for row in same for m in ("nnk_sigma", "nnk_fixed")]
+    write_run(tmp_path, "loo", rows)
+    (vote,) = answer(subject_of(tmp_path))
+    assert vote.method == "knn" and not vote.clear
+    assert "no difference that the data can show" in make_report([tmp_path], tmp_path / "page").read_text()
+
+
+def test_two_that_lead_together_are_named_together(tmp_path):
+    lead = rows_of({"knn": 0.5, "nnk_sigma": 0.8})
+    write_run(tmp_path, "loo", lead + [row | {"method": "nnk_fixed"} for row in lead if row["method"] == "nnk_sigma"])
+    (vote,) = answer(subject_of(tmp_path))
+    assert vote.method == "nnk_sigma" and vote.ranking.alike == ["nnk_fixed"]
+    assert "among the best" in make_report([tmp_path], tmp_path / "page").read_text()
+
+
+def test_few_trials_cannot_tell(tmp_path):
+    write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.8}, trials=2))
+    (vote,) = answer(subject_of(tmp_path))
+    assert not vote.sure and not vote.clear
+
+
+def test_few_and_many_labels_have_answers_of_their_own_at_the_most_samples(tmp_path):
+    few = rows_of({"knn": 0.7, "nnk_sigma": 0.6}, metric="lp", levels=(1,))
+    many = rows_of({"knn": 0.7, "nnk_sigma": 0.9}, metric="lp", levels=(20,))
+    whole = [row | {"samples": 0} for row in few + many]
+    misleading = [row | {"samples": 30, "value": 0.0, "right": row["scored"]} for row in few]
+    write_run(tmp_path, "lp", whole + misleading)
+    subject = subject_of(tmp_path)
+    first, second = answer(subject)
+    assert (first.method, second.method) == ("knn", "nnk_sigma") and first.clear and second.clear
+    assert first.where.startswith("1 label per class, all samples") and second.where.startswith("20 labels per class")
+    found = [one.text for one in hidden(subject)]
+    assert "NNK-σ loses to kNN in propagation at 1 label per class, and wins at 20 labels per class" in found
+    assert any("not one method’s: kNN at 1 label per class; NNK-σ at 20 labels per class" in text for text in found)
+
+
+def test_a_graph_that_votes_better_and_clusters_worse_is_found(tmp_path):
+    rows = rows_of({"knn": 0.6, "nnk_sigma": 0.9})
+    for method, level in (("knn", 0.78), ("nnk_sigma", 0.65)):
+        rows += [
+            row | {"metric": "ari", "value": level + 0.001 * row["trial"], "scored": None, "right": None}
+            for row in rows[:10]
+            if row["method"] == method
+        ]
+    write_run(tmp_path, "ablation", rows, k_cand=10)
+    (found,) = hidden(subject_of(tmp_path))
+    assert found.text == "NNK-σ is better than kNN for the vote, and worse for spectral clustering"
+    assert "ARI 0.652 against 0.782" in found.evidence
+
+
+def test_a_sweep_gives_no_answer(tmp_path):
+    for gamma in (0.5, 1.0):
+        write_run(tmp_path, "gamma", rows_of({"knn": 0.5, "nnk_sigma": 0.8}), bandwidth={"gamma": gamma, "n_grid": 12})
+    assert answer(subject_of(tmp_path)) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds, tmp_path):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        cfg = compose("config", overrides=[f"method=[{method}]", "k_cand=15", "graph.k_min=4"])
+    X = clouds[0][::4]
+    sample = Sample(
+        asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
+    )
+    record = Record("id", tmp_path, {}, OmegaConf.to_container(cfg, resolve=True), None)
+    names = {"X": X}
+    exec(recipe(record, method), names)
+    wanted = sample.graph(instantiate(cfg.methods[method]))
+    assert np.array_equal(names["A"].indices, wanted.indices)
+    assert np.allclose(names["A"].data, wanted.data, rtol=1e-9)
+
+
+def test_settings_that_do_not_say_how_give_no_line(tmp_path):
+    assert recipe(Record("id", tmp_path, {}, {}, None), "knn") is None
+    odd = {"methods": {"mine": {"_target_": "asbc.evaluate.Method", "weights": {"_target_": "nowhere.at_all"}}}}
+    odd["neighbors"] = {"_target_": "asbc.search_neighbors", "k": 30, "metric": "cosine"}
+    assert recipe(Record("id", tmp_path, {}, odd, None), "mine") is None
