@@ -106,7 +106,7 @@ def pictures(figure: Figure, *, pdf: bool = False, dpi: int = 160) -> Pictures:
         image = _pixels(canvas, dpi)
         if pdf:
             canvas.savefig(sheet, format="pdf", metadata={"CreationDate": None, "Creator": "asbc"})
-        cells = [cell.bbox.bounds for axes in canvas.axes if (cell := axes.get_figure(root=False)) is not None]
+        cells = [axes.figure.bbox.bounds for axes in canvas.axes]
         height, scale = canvas.bbox.height, len(image) / canvas.bbox.height
     crops = []
     for x, y, w, h in cells:

@@ -40,12 +40,10 @@ def whiskers(axes: Axes, x: NDArray[Any], found: Sequence[Comparison | None], me
 
 def legend_below(axes: Axes, columns: int) -> None:
     """A legend under the axis, where it hides nothing."""
-    panel = axes.get_figure(root=False)
-    assert panel is not None
     legend = axes.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 0.005),
-        bbox_transform=panel.transSubfigure,
+        bbox_transform=axes.figure.transSubfigure,
         ncols=columns,
         columnspacing=1.4,
         handlelength=2.2,

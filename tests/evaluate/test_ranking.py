@@ -22,7 +22,7 @@ def test_a_clear_winner_is_above_all_others_and_a_tie_is_called_one():
 
 
 def test_the_best_of_many_equals_is_seldom_called_best():
-    """Twelve methods of one accuracy: an interval for two chosen beforehand would call the best one better far more often."""
+    """Twelve methods of one accuracy: intervals for two chosen beforehand would call one the best far more often."""
     shared = Bootstrap(500)
     wrong = 0
     for seed in range(60):
