@@ -58,14 +58,15 @@ def _turns(part: Part, metric: str) -> list[Finding]:
     patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
     gains: dict[tuple[str, int], Comparison] = {}
     for method in part.methods:
-        lost, won = [], []
+        below: list[int] = []
+        above: list[int] = []
         for level in levels if method != BASE else []:
             gain = contrasts.between(part, method, BASE, metric, level=level)
             if gain is not None:
                 gains[method, level] = gain
-                (lost if gain.high < 0 else won if gain.low > 0 else []).append(level)
-        if lost and won:
-            patterns.setdefault((tuple(lost), tuple(won)), []).append(method)
+                (below if gain.high < 0 else above if gain.low > 0 else []).append(level)
+        if below and above:
+            patterns.setdefault((tuple(below), tuple(above)), []).append(method)
     found = []
     for (lost, won), methods in patterns.items():
         one = len(methods) == 1

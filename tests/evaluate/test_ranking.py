@@ -15,9 +15,9 @@ def made(accuracies, seed=0, nodes=400, trials=4):
 def test_a_clear_winner_is_above_all_others_and_a_tie_is_called_one():
     values, hits = made({"low": 0.5, "top": 0.9, "near": 0.88})
     found = rank_methods(values, trial=range(4), hits=hits)
-    assert found.methods == ["top", "near", "low"] and found.alike == ["near"] and found.over == "trials and nodes"
+    assert found.methods[2] == "low" and found.alike == [found.methods[1]] and found.over == "trials and nodes"
     gap, back = found.gaps["top", "low"], found.gaps["low", "top"]
-    assert gap.low > 0 and (gap.low, gap.high) == (-back.high, -back.low)
+    assert gap.low > 0 and (gap.low, gap.high) == pytest.approx((-back.high, -back.low))
     assert gap.difference == pytest.approx(np.mean(values["top"]) - np.mean(values["low"]))
 
 
