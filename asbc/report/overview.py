@@ -11,7 +11,7 @@ from asbc.report.curves import side_by_side
 from asbc.report.findings import Findings
 from asbc.report.markup import minus
 from asbc.report.sections import figure_html, verdict_html
-from asbc.report.style import label
+from asbc.report.style import full_label
 
 METRICS = ("loo", "lp")
 
@@ -42,7 +42,7 @@ def overview_html(findings: Sequence[Findings], drawn: Sequence[tuple[Figure, Pi
 
 def _methods(name: str, measure: str, findings: Sequence[Findings], answers: Sequence[Answer | None]) -> str:
     methods = list(dict.fromkeys(method for a in answers if a for method in _in_order(a)))
-    head = "".join(f"<th>{escape(label(method)).replace('-', '&#8209;')}</th>" for method in methods)
+    head = "".join(f"<th>{escape(full_label(method)).replace('-', '&#8209;')}</th>" for method in methods)
     rows = []
     for found, given in zip(findings, answers, strict=True):
         cells = "".join(_cell(given, method) for method in methods)

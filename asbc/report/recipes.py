@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
+from pydoc import locate
 from typing import Any
-
-from hydra.utils import get_object
 
 from asbc.builder import GraphBuilder
 from asbc.report.parts import Record
@@ -59,7 +59,7 @@ def _by_builder(record: Record, node: Mapping[str, Any], weights: str, search: M
     }
     if weights == "uniform":
         arguments = {key: arguments[key] for key in ("k_cand", "symmetrize", *search)}
-    given = [f"weights={weights!r}"]
+    given = [f"weights={_text(weights)}"]
     imports = {"asbc"}
     if weights != "uniform" and bandwidth is not None:
         given.append(f"bandwidth={_call(bandwidth, imports)}")
@@ -69,10 +69,10 @@ def _by_builder(record: Record, node: Mapping[str, Any], weights: str, search: M
 
 def _by_function(record: Record, weights: Any, search: Mapping[str, Any]) -> str:
     imports = {"asbc"}
-    first = [f"k={record.setting('k_cand')}", *(f"{key}={value!r}" for key, value in search.items())]
+    first = [f"k={record.setting('k_cand')}", *(f"{key}={_text(value)}" for key, value in search.items())]
     rows = _call(weights, imports, first="neighbors")
     symmetrize = record.setting("graph.symmetrize")
-    last = "" if symmetrize == "max" else f", symmetrize={symmetrize!r}"
+    last = "" if symmetrize == "max" else f", symmetrize={_text(symmetrize)}"
     search_line = f"neighbors := asbc.search_neighbors(X, {', '.join(first)})"
     return _lines(imports, f"asbc.to_graph({search_line}, {rows}{last})")
 
@@ -84,7 +84,9 @@ def _lines(imports: set[str], built: str) -> str:
 def _call(node: Mapping[str, Any], imports: set[str], first: str | None = None) -> str:
     """A `_target_` with its parameters as Python, those at their defaults left out."""
     target = str(node["_target_"])
-    called = get_object(target)
+    called = locate(target)
+    if called is None:
+        raise ImportError(target)
     room, _, name = target.rpartition(".")
     imports.add(room)
     options = {key: value for key, value in node.items() if not key.startswith("_")}
@@ -94,7 +96,12 @@ def _call(node: Mapping[str, Any], imports: set[str], first: str | None = None) 
 def _unusual(called: Any, options: Mapping[str, Any], imports: set[str]) -> list[str]:
     defaults = {key: p.default for key, p in inspect.signature(called).parameters.items()}
     return [
-        f"{key}={_call(value, imports) if isinstance(value, Mapping) else repr(value)}"
+        f"{key}={_call(value, imports) if isinstance(value, Mapping) else _text(value)}"
         for key, value in options.items()
         if isinstance(value, Mapping) or key not in defaults or defaults[key] != value
     ]
+
+
+def _text(value: Any) -> str:
+    """A value as Python, words in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -14,7 +14,7 @@ from asbc.report.findings import Findings
 from asbc.report.hidden import Finding
 from asbc.report.markup import gap_html, key_html, table_html, ticks
 from asbc.report.parts import EXPERIMENTS, WITHOUT_LABELS, Part, Record, Subject
-from asbc.report.style import label
+from asbc.report.style import full_label
 from asbc.report.words import by_size, level_name, listed
 
 HEADINGS = {
@@ -74,17 +74,18 @@ def answers_html(found: Findings) -> str:
 
 def _answer(found: Answer, subject: Subject) -> str:
     ranking, best = found.ranking, found.ranking.methods[0]
-    alike = [label(name) for name in ranking.alike]
+    lead = full_label(best)
+    alike = [full_label(name) for name in ranking.alike]
     if not found.sure:
         verdict, kind = f"cannot tell: {ranking.trials} of {FEWEST} trials", "open"
-        told = f"{label(best)} has the highest mean, but fewer than {FEWEST} trials cannot show that it is the best."
+        told = f"{lead} has the highest mean, but fewer than {FEWEST} trials cannot show that it is the best."
     elif found.clear:
         verdict, kind = "best", "holds"
-        told = f"{label(best)} is above every other graph that was compared."
+        told = f"{lead} is above every other graph that was compared."
     elif BASE in ranking.alike:
         verdict, kind = "no difference", "open"
         told = (
-            f"There is {NO_DIFFERENCE} between {label(BASE)} and the graph with the highest mean, {label(best)}: the "
+            f"There is {NO_DIFFERENCE} between {full_label(BASE)} and the graph with the highest mean, {lead}: the "
             "plain graph will do."
         )
     else:
@@ -96,16 +97,16 @@ def _answer(found: Answer, subject: Subject) -> str:
     gaps = {other: gap for other in rivals if (gap := found.over(other)) is not None}
     span = (min(0.0, *(g.low for g in gaps.values())), max(0.0, *(g.high for g in gaps.values())))
     for other, gap in gaps.items():
-        name = label(other) + (" (runner-up)" if other == found.runner_up else "")
-        lines.append(
-            f"<tr><th scope=row>{escape(label(best))} − {escape(name)}</th><td>{gap_html(gap, span)}</td></tr>"
-        )
+        name = full_label(other) + (" (runner-up)" if other == found.runner_up else "")
+        lines.append(f"<tr><th scope=row>{escape(lead)} − {escape(name)}</th><td>{gap_html(gap, span)}</td></tr>")
     line = f"<pre>{escape(found.line)}</pre>" if found.line else ""
     place = f'<a href="#{anchor(found.part.experiment, subject)}">{escape(heading(found.part.experiment))}</a>'
+    measure = found.task.measure[0].upper() + found.task.measure[1:]
     return (
-        f'<article><h3>{escape(found.task.name)}</h3><p class="pick"><strong>{escape(label(found.method))}</strong> '
+        f"<article><h3>{escape(found.task.name)}</h3>"
+        f'<p class="pick"><strong>{escape(full_label(found.method))}</strong> '
         f'<span class="verdict {kind}">{escape(verdict)}</span></p>'
-        f"<p>{escape(found.task.measure.capitalize())} {ranking.means[found.method]:.3f}. {escape(told)}</p>"
+        f"<p>{escape(measure)} {ranking.means[found.method]:.3f}. {escape(told)}</p>"
         f'<table class="gaps"><tbody>{"".join(lines)}</tbody></table>{line}'
         f'<p class="note">{escape(found.where)}; {place}.</p></article>'
     )

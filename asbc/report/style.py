@@ -47,8 +47,16 @@ def label(method: str) -> str:
     return method.replace("_", " ").strip() or method
 
 
+def full_label(method: str) -> str:
+    """A method's name where methods of all kinds of weights stand together: "self tuning (NNK)"."""
+    kind = next((kind for kind in ("gaussian", "nnk") if method.endswith(f"_{kind}") and method not in NAMES), None)
+    if method == "knn_fixed":
+        kind = "gaussian"
+    return f"{label(method)} ({'NNK' if kind == 'nnk' else 'Gaussian'})" if kind else label(method)
+
+
 def plain_label(method: str) -> str:
-    """The same for a figure, where a dollar sign would begin a formula."""
+    """What a figure shows for a method's name: there a dollar sign would begin a formula."""
     return label(method).replace("$", r"\$")
 
 
