@@ -83,11 +83,13 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         raise ResultsError(f"{', '.join(map(str, roots))}: there are runs, but none has rows yet ({states})")
     typed = _typed(roots)
     bootstrap = Bootstrap()
+    vectors = {
+        r.status["fingerprint"]: r.status["vectors"] for r in records if {"fingerprint", "vectors"} <= {*r.status}
+    }
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        # Files of one name can hold different vectors, so the name alone does not say what was studied.
         dataset, encoder = (str(record.status.get(key, "unknown")) for key in ("dataset", "encoder"))
-        groups.setdefault((dataset, encoder, str(record.status.get("fingerprint", ""))), []).append(record)
+        groups.setdefault((dataset, encoder, _made_of(record, vectors)), []).append(record)
     subjects = {}
     for (dataset, encoder, made_of), group in groups.items():
         overrides = next((typed[r.id] for r in reversed(group) if r.id in typed), [])
@@ -97,6 +99,15 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
                 dataset, encoder, parts, overrides, failed=_failed(group, parts), labelled=_labelled(group)
             )
     return Evidence(_distinct([(subject, key[2]) for key, subject in subjects.items()]), records)
+
+
+def _made_of(record: Record, vectors: Mapping[str, str]) -> str:
+    """What tells embeddings of one name apart: their vectors, with labels or without.
+
+    Earlier versions noted vectors and labels together; `vectors` says which vectors these were, where that is known.
+    """
+    both = str(record.status.get("fingerprint", ""))
+    return str(record.status.get("vectors", vectors.get(both, both)))
 
 
 def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:

@@ -56,8 +56,8 @@ def full_label(method: str) -> str:
 
 
 def plain_label(method: str) -> str:
-    """What a figure shows for a method's name: there a dollar sign would begin a formula."""
-    return label(method).replace("$", r"\$")
+    """What a figure shows for a method's name: there a dollar sign would begin a formula, and _ would hide it."""
+    return label(method).replace("$", r"\$").replace("_", " ") or " "
 
 
 @contextmanager

@@ -39,13 +39,23 @@ def rows_of(accuracy, *, metric="loo", levels=(20,), trials=5, seed=0, **columns
 
 
 def write_run(
-    root, experiment, rows, *, id=None, dataset="made", encoder="up", finish=True, fingerprint=None, **settings
+    root,
+    experiment,
+    rows,
+    *,
+    id=None,
+    dataset="made",
+    encoder="up",
+    finish=True,
+    fingerprint=None,
+    facts=None,
+    **settings,
 ):
     """A run's folder, as `asbc` leaves it."""
     settings = {"k_cand": 30, "bandwidth": {"gamma": 1.0, "n_grid": 12}, "seed": 0, **settings}
     name = id or f"{experiment}-{len(list(root.glob('*')))}"
     with Run(root, name, settings) as run:
-        facts = {} if fingerprint is None else {"fingerprint": fingerprint}
+        facts = {**(facts or {}), **({} if fingerprint is None else {"fingerprint": fingerprint})}
         run.begin(experiment=experiment, dataset=dataset, encoder=encoder, units=9, **facts)
         run.append("unit", rows)
         if finish:

@@ -83,6 +83,15 @@ def test_different_vectors_of_one_name_are_kept_apart_and_marked(tmp_path):
     assert len({s.slug for s in subjects}) == 4
 
 
+def test_the_same_vectors_with_and_without_labels_are_one_subject(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="both", facts={"vectors": "v", "labelled": True})
+    blind = [row | {"metric": "chosen_rank_median", "samples": 0} for row in rows_of(BOTH)]
+    write_run(tmp_path, "regimes", blind, fingerprint="v", facts={"vectors": "v", "labelled": False})
+    write_run(tmp_path, "lp", rows_of(BOTH, metric="lp"), fingerprint="both")  # by an earlier version
+    (subject,) = read_evidence([tmp_path]).subjects
+    assert list(subject.parts) == ["regimes", "loo", "lp"] and subject.labelled
+
+
 def test_a_failed_experiment_is_known_with_its_error(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="a")
     fail_run(tmp_path, "lp", fingerprint="a")
