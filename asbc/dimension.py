@@ -13,6 +13,7 @@ from asbc.kernels.mst import tree_lengths
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
 from asbc.validation import LARGEST_SEED, Floats, one_of, whole_number
 
+SMALLEST_TREE = 8  # neighbours that a spanning-tree dimension needs
 ESTIMATORS = ("mst", "levina_bickel", "two_nn")
 SMALLEST, LARGEST = 1.0, 200.0  # dimensions: estimates beyond are set to the nearer of the two
 
@@ -68,8 +69,10 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
     True
     """
     vectors = vectors_for(X, neighbors)
-    if neighbors.k < 8:
-        raise ValueError(f"neighbors must have k of at least 8 for a spanning-tree dimension; got {neighbors.k}.")
+    if neighbors.k < SMALLEST_TREE:
+        raise ValueError(
+            f"neighbors must have k of at least {SMALLEST_TREE} for a spanning-tree dimension; got {neighbors.k}."
+        )
     n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0, LARGEST_SEED)
     sizes = subset_sizes(neighbors.k)
     nodes = _names(neighbors)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import MissingConfigException
@@ -65,7 +66,7 @@ def test_every_experiment(name):
     for node in cfg.evaluate.values():
         task = instantiate(node)
         for samples in cfg.samples_per_class:
-            task.check(samples)
+            task.check(np.full(100, samples))
     for key, values in (cfg.hydra.sweeper.params or {}).items():
         assert str(cfg.hydra.mode).endswith("MULTIRUN")
         for value in str(values).split(","):
@@ -78,6 +79,8 @@ def test_experiment_values_win_over_the_defaults_and_the_command_line_over_both(
     assert load("experiment=lp").samples_per_class == [30]
     assert load("experiment=lp", "samples_per_class=[25]").samples_per_class == [25]
     assert list(load("experiment=loo", "method=[knn]").methods) == ["knn"]
+    assert load("experiment=lp", "embedding=files").samples_per_class == "auto", "the user's own data tell"
+    assert load("experiment=lp", "embedding=files", "samples_per_class=all").samples_per_class == "all"
 
 
 def test_bandwidth_overrides_reach_the_methods_that_use_it():

@@ -1,13 +1,15 @@
-"""Which rows to take: the same number of every class, chosen by a seed."""
+"""Which rows to take: so many of every class, chosen by a seed."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.learn.labels import is_unlabelled
+
 
 def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArray[np.int64]:
-    """Choose ``per_class`` rows of every class.
+    """Choose ``per_class`` rows of every class, or all rows of a class that has fewer.
 
     The rows of a class are put in a random order that depends on ``seed`` and the class alone, and the
     first ``per_class`` of them are taken. So the same seed always gives the same rows, and a smaller sample
@@ -16,7 +18,8 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
     Parameters
     ----------
     labels : array-like of shape (n,)
-        Class of every row: integers of any sign, or strings.
+        Class of every row: integers, strings or booleans. Rows without a label (-1 or an empty string) are of no
+        class and are not chosen.
     per_class : int
         Rows to take of each class.
     seed : int
@@ -24,8 +27,16 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
 
     Returns
     -------
-    ndarray of shape (n_classes * per_class,)
+    ndarray of shape (m,)
         Row numbers in ascending order: index arrays with them, no row is copied here.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import stratified_sample
+    >>> labels = ["cat", "cat", "cat", "dog", ""]
+    >>> rows = stratified_sample(labels, per_class=2)
+    >>> [labels[row] for row in rows]
+    ['cat', 'cat', 'dog']
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.size == 0:
@@ -35,13 +46,10 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
 
-    classes, members, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    short = np.flatnonzero(counts < per_class)
-    if short.size:
-        named = ", ".join(f"{classes[c]} has {counts[c]}" for c in short[:5])
-        more = f" and {short.size - 5} more" if short.size > 5 else ""
-        raise ValueError(f"per_class={per_class} is more than {short.size} class(es) have: {named}{more}")
-
-    by_class = np.split(np.argsort(members, kind="stable"), np.cumsum(counts)[:-1])
+    labelled = np.flatnonzero(~is_unlabelled(labels))
+    if not len(labelled):
+        raise ValueError(f"labels must have at least one label; all {len(labels)} entries are unlabelled")
+    _, members, counts = np.unique(labels[labelled], return_inverse=True, return_counts=True)
+    by_class = np.split(labelled[np.argsort(members, kind="stable")], np.cumsum(counts)[:-1])
     chosen = [np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)

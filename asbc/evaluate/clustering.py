@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from asbc.learn.labels import encode_labels
+from asbc.learn.labels import encode_partial
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement
     graph : (n, n) sparse array, entries 0 or more
         A graph that is not symmetric is replaced by the mean of itself and its transpose.
     labels : (n,) array of labels of any kind
-        At least two classes.
+        At least two classes. A node without a label (-1, NaN, None or "") is clustered and not compared.
     seed : int, default=0
         Of scikit-learn's spectral clustering.
 
@@ -60,7 +60,7 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement
     >>> cluster(pieces, ["a"] * 4 + ["b"] * 4)
     ClusterAgreement(nmi=1.0, ari=1.0)
     """
-    codes, classes = encode_labels(labels, graph.shape[0])  # type: ignore[arg-type]
+    codes, classes = encode_partial(labels, graph.shape[0])  # type: ignore[arg-type]
     if len(classes) < 2:
         raise ValueError(f"labels must have at least 2 classes to be clustered into; got {len(classes)}")
     W = sp.csr_matrix(graph)
@@ -74,4 +74,5 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement
         # Several components are legal here; graph_health counts them.
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
         found = model.fit_predict(W)
+    codes, found = codes[codes >= 0], found[codes >= 0]
     return ClusterAgreement(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))

@@ -14,6 +14,7 @@ from asbc.dimension import Dimension
 from asbc.evaluate.method import Method, key_of
 from asbc.graph import to_graph
 from asbc.kernels.distances import pair_count
+from asbc.learn.labels import encode_partial
 from asbc.neighbors.types import Neighbors, with_pairs
 from asbc.rows import SHARED_BYTES, solve_rows
 from asbc.weights import Matrix, normalize_weights, sharpen
@@ -31,7 +32,8 @@ class Sample:
     X : (n, d) array
         Vectors of the subsample; for the cosine metric already scaled to unit length.
     labels : (n,) array or None
-        Needed by tasks that score predictions.
+        Needed by tasks that score predictions. A node of -1, NaN, None or "" has no label: it is in the graph and is
+        not scored.
     search : callable
         `search(X) -> Neighbors`, such as ``functools.partial(asbc.search_neighbors, k=30)``.
     dimension : Dimension, default=None
@@ -112,6 +114,11 @@ class Sample:
             inner = sum(self._seconds.values()) - before
             self._seconds[key] = time.perf_counter() - start - inner
         return self._kept[key]
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """(n,) class numbers from 0; -1 for nodes without a label."""
+        return self.once("codes", lambda: encode_partial(self.labels)[0])
 
     @property
     def neighbors(self) -> Neighbors:

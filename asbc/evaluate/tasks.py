@@ -5,6 +5,7 @@ Here is what all tasks share, and those that need labels; the others are in :mod
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from asbc.evaluate.clustering import cluster
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
-from asbc.learn.labels import encode_labels, reveal
-from asbc.learn.propagation import propagation_hits
-from asbc.learn.vote import loo_hits
+from asbc.learn.labels import reveal
+from asbc.learn.propagation import propagate
+from asbc.learn.vote import loo_predict
 from asbc.weights import gaussian_weights, nnk_weights
+
+log = logging.getLogger("asbc")
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,14 @@ class Task(ABC):
 
     needs_labels: ClassVar[bool] = True
 
-    def check(self, samples: int) -> None:  # noqa: B027  (most tasks can use any number)
-        """Refuse, before any work, a number of samples per class that the task cannot use."""
+    def check(self, sizes: NDArray[np.int64]) -> None:  # noqa: B027  (most tasks can use any number)
+        """Refuse, before any work, a subsample that the task cannot use.
+
+        Parameters
+        ----------
+        sizes : (c,) int64
+            Labelled nodes of each class in the subsample.
+        """
 
     @abstractmethod
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
@@ -117,7 +126,9 @@ class Task(ABC):
 class LeaveOneOut(Task):
     """Share of nodes whose label is what the weighted vote of their neighbours says: metric `loo`.
 
-    A node votes with its own row, before the graph is made symmetric, and does not see its own label.
+    A node votes with its own row, before the graph is made symmetric, and does not see its own label. Nodes without a
+    label neither vote nor are scored. The only node of its class counts as wrong: nobody can vote for it. The metric
+    `loo_balanced` beside it is the mean over classes of each class's own share: every class counts alike.
 
     See Also
     --------
@@ -131,26 +142,30 @@ class LeaveOneOut(Task):
     >>> X = np.concatenate([np.random.default_rng(0).normal(size=(20, 3)) + 9 * c for c in (0, 1)])
     >>> sample = Sample(X, np.repeat([0, 1], 20), search=partial(asbc.search_neighbors, k=5))
     >>> [(score.metric, score.value) for score in LeaveOneOut()(sample, Method("uniform"))]
-    [('loo', 1.0)]
+    [('loo', 1.0), ('loo_balanced', 1.0)]
     """
 
-    def check(self, samples: int) -> None:
-        if samples < 2:
-            raise ValueError(f"leave-one-out needs at least 2 samples per class; got samples_per_class of {samples}")
+    def check(self, sizes: NDArray[np.int64]) -> None:
+        if sizes.max() < 2:
+            raise ValueError("leave-one-out needs at least 2 samples per class; got samples_per_class of 1")
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         weights = sample.weights(method)
         start = time.perf_counter()
-        right = loo_hits(sample.neighbors.indices, weights, _labels(sample))
+        nodes, right, balanced = _vote(sample, weights)
         seconds = sample.seconds(method) + time.perf_counter() - start
-        yield Score("loo", float(right.mean()), sample.level, seconds, sample.nodes, right)
+        yield Score("loo", float(right.mean()), sample.level, seconds, nodes, right)
+        yield Score("loo_balanced", balanced, sample.level, seconds)
 
 
 @dataclass(frozen=True)
 class LabelPropagation(Task):
     """Share of unlabelled nodes that get the right label from a few labels per class: metric `lp`.
 
-    The metric `lp_unreached` beside it is the share of nodes that no label reached; they count as wrong.
+    Beside it, `lp_balanced` is the mean over classes of each class's own share, and `lp_unreached` the share of nodes
+    that no label reached; they count as wrong. A class with no more samples than labels are asked for shows all its
+    labels and has none left to score: the column `short_classes` counts such classes. A number of labels that leaves no
+    node of any class to score is left out.
 
     Parameters
     ----------
@@ -175,7 +190,7 @@ class LabelPropagation(Task):
     >>> X = np.concatenate([np.random.default_rng(0).normal(size=(20, 3)) + 9 * c for c in (0, 1)])
     >>> sample = Sample(X, np.repeat([0, 1], 20), search=partial(asbc.search_neighbors, k=5))
     >>> [(s.metric, s.level, s.value) for s in LabelPropagation(labels=[1])(sample, Method("uniform"))]
-    [('lp', 1, 1.0), ('lp_unreached', 1, 0.0)]
+    [('lp', 1, 1.0), ('lp_balanced', 1, 1.0), ('lp_unreached', 1, 0.0)]
     """
 
     labels: Sequence[int] = (1, 2, 5, 10, 15, 20)
@@ -183,27 +198,35 @@ class LabelPropagation(Task):
     max_rounds: int = 200
     tol: float = 1e-6
 
-    def check(self, samples: int) -> None:
-        if max(self.labels) >= samples:
+    def check(self, sizes: NDArray[np.int64]) -> None:
+        most = int(sizes.max())
+        if min(self.labels) >= most:
             raise ValueError(
-                f"label propagation with {max(self.labels)} labels per class needs more than {max(self.labels)} "
-                f"samples per class; got samples_per_class of {samples}"
+                f"label propagation with {min(self.labels)} labels per class needs a class with more than "
+                f"{min(self.labels)} samples; the largest has {most}"
             )
+        gone = [level for level in self.labels if level >= most]
+        if gone:
+            log.warning("lp: %s labels per class left out: no class has more than %d samples", gone, most)
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph = sample.graph(method)
-        codes, _ = encode_labels(_labels(sample))
-        for level in self.labels:
+        codes = sample.codes
+        sizes = np.bincount(codes[codes >= 0])
+        for level in (level for level in self.labels if level < sizes.max()):
             shown = reveal(codes, level, seed=[sample.seed, sample.trial])
             start = time.perf_counter()
-            hits, result = propagation_hits(
-                graph, codes, shown, alpha=self.alpha, max_rounds=self.max_rounds, tol=self.tol
+            result = propagate(
+                graph, codes, shown, n_classes=len(sizes), alpha=self.alpha, max_rounds=self.max_rounds, tol=self.tol
             )
             seconds = sample.seconds(method, graph=True) + time.perf_counter() - start
-            right = hits[~shown]
-            yield Score("lp", float(right.mean()), level, seconds, sample.nodes[~shown], right)
-            unreached = (result.predicted[~shown] < 0).mean()
-            yield Score("lp_unreached", float(unreached), level, seconds)
+            scored = ~shown & (codes >= 0)
+            right = result.predicted[scored] == codes[scored]
+            more = {"short_classes": int((sizes <= level).sum())}
+            yield Score("lp", float(right.mean()), level, seconds, sample.nodes[scored], right, more=more)
+            yield Score("lp_balanced", balanced_share(right, codes[scored]), level, seconds, more=more)
+            unreached = (result.predicted[scored] < 0).mean()
+            yield Score("lp_unreached", float(unreached), level, seconds, more=more)
 
 
 @dataclass(frozen=True)
@@ -228,7 +251,7 @@ class Clustering(Task):
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph = sample.graph(method)
         start = time.perf_counter()
-        result = cluster(graph, _labels(sample), seed=sample.seed)
+        result = cluster(graph, sample.codes, seed=sample.seed)
         seconds = sample.seconds(method, graph=True) + time.perf_counter() - start
         yield Score("nmi", result.nmi, sample.level, seconds)
         yield Score("ari", result.ari, sample.level, seconds)
@@ -279,8 +302,9 @@ class Regret(Task):
         if first:
             yield from tuned
         best = max(tuned, key=lambda score: score.value)
-        (own,) = LeaveOneOut()(sample, method)
+        own, balanced = LeaveOneOut()(sample, method)
         yield own
+        yield balanced
         more = {"best_scale": best.more["scale"], "best_per_node": best.more["per_node"]}
         yield Score("regret", best.value - own.value, sample.level, own.seconds, more=more)
 
@@ -294,20 +318,47 @@ class Regret(Task):
                     rows = nnk_weights(sample.X, sample.neighbors, scale * base, k_min=sample.k_min)
                 else:
                     rows = gaussian_weights(sample.neighbors, scale * base)
-                right = loo_hits(sample.neighbors.indices, rows, _labels(sample))
+                nodes, right, _ = _vote(sample, rows)
                 yield Score(
                     "loo",
                     float(right.mean()),
                     sample.level,
                     time.perf_counter() - start,
-                    sample.nodes,
+                    nodes,
                     right,
                     method=f"tuned_{'local' if per_node else 'global'}_{kind}",
                     more={"scale": float(scale), "per_node": per_node},
                 )
 
 
-def _labels(sample: Sample) -> NDArray[Any]:
-    if sample.labels is None:
-        raise ValueError("labels is None; this evaluation needs one label per node")
-    return sample.labels
+def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:
+    """Mean over classes of the share that is right in each: every class counts alike, however small.
+
+    Parameters
+    ----------
+    right : (m,) bool
+        Which nodes were right.
+    codes : (m,) int64
+        Their class numbers, from 0.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.tasks import balanced_share
+    >>> balanced_share(np.array([True, True, True, False]), np.array([0, 0, 0, 1]))
+    0.5
+    """
+    sizes = np.bincount(codes)
+    return float((np.bincount(codes, weights=right)[sizes > 0] / sizes[sizes > 0]).mean())
+
+
+def _vote(sample: Sample, weights: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
+    """Labelled nodes of the data set, which of them their neighbours' vote gets right, and the balanced share."""
+    codes = sample.codes
+    labelled = codes >= 0
+    right = (loo_predict(sample.neighbors.indices, weights, codes) == codes)[labelled]
+    return sample.nodes[labelled], right, balanced_share(right, codes[labelled])

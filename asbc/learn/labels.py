@@ -62,14 +62,14 @@ def encode_labels(
 
 
 def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) -> NDArray[np.bool_]:
-    """Choose the nodes whose label is shown, as many of every class.
+    """Choose the nodes whose label is shown: as many of every class, or all of a class that has fewer.
 
     The choices of one seed are nested: the nodes shown with 2 labels per class are among those shown with 5.
 
     Parameters
     ----------
     codes : (n,) int64
-        Class number of each node, from :func:`encode_labels`.
+        Class number of each node, from :func:`encode_labels` or :func:`encode_partial`; -1 is never shown.
     per_class : int
         Labels shown per class.
     seed : int or sequence of int
@@ -95,17 +95,13 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
     """
     if per_class < 1:
         raise ValueError(f"per_class must be at least 1; got {per_class}")
-    counts = np.bincount(codes)
-    if per_class > counts.min():
-        raise ValueError(
-            f"per_class={per_class} labels per class are asked for, but class number {int(counts.argmin())} "
-            f"has only {int(counts.min())} sample(s)"
-        )
+    counts = np.bincount(codes[codes >= 0])
     if (counts <= per_class).all():
         raise ValueError(f"per_class={per_class} would show every label; none would be left to predict")
     order = np.random.default_rng(seed).permutation(len(codes))
+    order = order[codes[order] >= 0]
     grouped = order[np.argsort(codes[order], kind="stable")]
-    rank = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     shown = np.zeros(len(codes), dtype=bool)
     shown[grouped[rank < per_class]] = True
     return shown

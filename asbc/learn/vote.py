@@ -23,12 +23,12 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     weights : (n, k) float
         Weight of each neighbour, 0 or more; rows need not be normalised.
     codes : (n,) int
-        Class numbers from 0.
+        Class numbers from 0; -1 for a node without a label, which does not vote.
 
     Returns
     -------
     (n,) int64
-        Class number; -1 where the row is empty. A tie goes to the class of the nearest voter.
+        Class number; -1 where nobody votes. A tie goes to the class of the nearest voter.
 
     See Also
     --------
@@ -49,7 +49,10 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
         raise ValueError(f"indices and weights must have one shape (n, k); got {indices.shape} and {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError("weights must be finite and 0 or more")
-    return vote(indices, weights, np.ascontiguousarray(codes, dtype=np.int64))
+    codes = np.ascontiguousarray(codes, dtype=np.int64)
+    if (codes < 0).any():
+        weights = np.where(codes[indices] >= 0, weights, 0.0)
+    return vote(indices, weights, codes)
 
 
 def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:

@@ -25,6 +25,7 @@ from asbc.embeddings.download import DownloadError
 from asbc.extras import MissingExtraError
 from asbc.files import why_not_written
 from asbc.runs.experiment import run
+from asbc.runs.levels import NothingToScore
 from asbc.runs.sealed import ResultsError, write_note
 from asbc.runs.summary import SweepSummary, show_run
 from asbc.runs.workers import end_with_parent
@@ -57,6 +58,9 @@ def job(cfg: DictConfig) -> dict[str, Any]:
         note["state"] = "interrupted"
         _say(f"\nStopped. What was finished is safe in {Path(cfg.out) / 'runs'}; the same command goes on from there.")
         raise
+    except NothingToScore as error:
+        note |= {"state": "left out", "error": str(error)}
+        log.error("%s", error)
     except Exception as error:
         trouble = _disk_trouble(error, cfg.out)
         note["error"] = trouble or f"{type(error).__name__}: {error}"
@@ -71,7 +75,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
         except OSError as error:  # the rows matter, not the note; but without it the job counts as failed
             log.error("%s", _disk_trouble(error, cfg.out) or error)
             note |= {"state": "failed", "error": str(error)}
-    if not sweep and note["state"] != "failed":
+    if not sweep and note["state"] in ("finished", "skipped"):
         show_run(outcome.table, outcome.path, finished_by=outcome.version if outcome.skipped else None)
     return note
 

@@ -11,21 +11,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba
-import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from asbc.embeddings.arrays import Embeddings
-from asbc.embeddings.stratify import stratified_sample
+from asbc.embeddings.arrays import Embeddings, fingerprint
 from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.runs.folder import Run
 from asbc.runs.identity import run_id
+from asbc.runs.levels import (
+    check_settings,
+    draw,
+    level_name,
+    own_levels,
+    plan,
+    sample_columns,
+    scorable,
+    why_not_scored,
+)
 from asbc.runs.loggers import Mirror, RunFacts, Session
-from asbc.validation import normalize
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +42,9 @@ log = logging.getLogger("asbc")
 
 # Keys of a config that decide where and how it runs and not what comes out, so they are no part of a run's id. The
 # embeddings are among them because the hash of their contents stands for them: a copied file gives the same run.
-NOT_SETTINGS = ("embedding", "logger", "out", "rerun", "mix_versions", "threads", "progress", "stages")
+NOT_SETTINGS = (
+    "embedding", "logger", "out", "rerun", "mix_versions", "threads", "progress", "stages", "levels", "own_levels",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,18 +72,6 @@ class Outcome:
     version: str = __version__
 
 
-@dataclass(frozen=True)
-class Unit:
-    """The smallest piece of work whose rows are kept together: one subsample."""
-
-    samples: int
-    trial: int
-
-    @property
-    def name(self) -> str:
-        return f"samples-{self.samples:06d}_trial-{self.trial:03d}"
-
-
 def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None) -> Outcome:
     """Run one experiment, or what is left of it.
 
@@ -91,7 +88,13 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     -------
     Outcome
     """
+    methods: dict[str, Method] = {name: instantiate(node) for name, node in _items(cfg.get("methods"))}
+    tasks: dict[str, Task] = {name: instantiate(node) for name, node in _items(cfg.get("evaluate"))}
+    check_settings(cfg, methods, tasks)
     embeddings: Embeddings = instantiate(cfg.embedding).load()
+    if cfg.samples_per_class == "auto":  # what embedding=files says
+        cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
+    tasks = scorable(embeddings, tasks)
     settings = settings_of(cfg)
     id = run_id(settings, embeddings.fingerprint)
     facts = {
@@ -99,6 +102,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         "dataset": embeddings.name,
         "encoder": embeddings.encoder,
         "fingerprint": embeddings.fingerprint,
+        "vectors": fingerprint(embeddings.vectors),
+        "labelled": why_not_scored(embeddings) is None,
         "version": __version__,
         "group": group,
     }
@@ -108,9 +113,7 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         if folder.finished:
             return _finished_before(cfg, folder, settings, facts)
         done = folder.begin(**facts)
-        methods: dict[str, Method] = {name: instantiate(node) for name, node in _items(cfg.get("methods"))}
-        tasks: dict[str, Task] = {name: instantiate(node) for name, node in _items(cfg.get("evaluate"))}
-        units = plan(cfg, embeddings, methods, tasks)
+        units = plan(cfg, embeddings, tasks)
         folder.note("running", units=len(units))
         with ExitStack() as stack:
             stack.enter_context(_threads(threads))
@@ -157,87 +160,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     """The part of a config that decides what comes out, resolved to plain values."""
     plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items() if key not in NOT_SETTINGS}
-
-
-def plan(
-    cfg: DictConfig, embeddings: Embeddings, methods: Mapping[str, Method], tasks: Mapping[str, Task]
-) -> list[Unit]:
-    """The subsamples of an experiment; settings that cannot work are refused here, before any work.
-
-    A number of samples per class that gives too few nodes (no more than `k_cand`) is left out with a warning.
-    """
-    if not methods or not tasks:
-        raise ValueError("an experiment needs at least one method and one evaluation; got none")
-    if cfg.trials < 1 or len(cfg.samples_per_class) == 0:
-        raise ValueError(
-            "trials must be at least 1 and samples_per_class must not be empty; "
-            f"got {cfg.trials} and {list(cfg.samples_per_class)}"
-        )
-    if cfg.neighbors.get("k", cfg.k_cand) != cfg.k_cand:
-        raise ValueError(
-            f"neighbors.k follows k_cand and is not set by itself; got neighbors.k={cfg.neighbors.k} and "
-            f"k_cand={cfg.k_cand}: give k_cand={cfg.neighbors.k}"
-        )
-    if embeddings.labels is None:
-        blind = [name for name, task in tasks.items() if task.needs_labels]
-        if blind:
-            raise ValueError(
-                f"{embeddings.name} has no labels, and these evaluations need them: {', '.join(blind)}; "
-                "without labels there are: health, alignment, regimes"
-            )
-        return [Unit(0, trial) for trial in range(cfg.trials)]
-    classes, counts = np.unique(embeddings.labels, return_counts=True)
-    units: list[Unit] = []
-    small: list[int] = []
-    for samples in dict.fromkeys(int(s) for s in cfg.samples_per_class):
-        for task in tasks.values():
-            task.check(samples)
-        if samples > counts.min():
-            raise ValueError(
-                f"samples_per_class has {samples}, but class {classes[counts.argmin()]} of {embeddings.name} has "
-                f"only {counts.min()} samples"
-            )
-        if samples * len(classes) <= cfg.k_cand:
-            small.append(samples)
-            continue
-        units += [Unit(samples, trial) for trial in range(cfg.trials)]
-    if not units:
-        raise ValueError(
-            f"no samples_per_class of {list(cfg.samples_per_class)} gives more than k_cand={cfg.k_cand} "
-            f"nodes with {len(classes)} classes"
-        )
-    if small:
-        log.warning("samples_per_class %s left out: too few nodes for k_cand=%d", small, cfg.k_cand)
-    return units
-
-
-def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
-    """One subsample. Its seed depends on the trial alone, so a trial's smaller subsamples are parts of its larger ones.
-
-    The metric is that of `conf/neighbors`, cosine unless told otherwise: then vectors are scaled to unit length here,
-    for the search and for all that follows.
-    """
-    seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
-    if unit.samples:
-        assert embeddings.labels is not None
-        nodes = stratified_sample(embeddings.labels, unit.samples, seed=seed)
-    else:
-        nodes = np.arange(len(embeddings))
-    X = np.asarray(embeddings.vectors[nodes])
-    return Sample(
-        normalize(X) if cfg.neighbors.metric == "cosine" else X,
-        None if embeddings.labels is None else np.asarray(embeddings.labels)[nodes],
-        nodes=nodes,
-        total=len(embeddings),
-        search=instantiate(cfg.neighbors),
-        dimension=instantiate(cfg.dimension),
-        k_min=cfg.graph.k_min,
-        symmetrize=cfg.graph.symmetrize,
-        seed=seed,
-        level=unit.samples,
-        trial=unit.trial,
-    )
+    settings = {str(key): value for key, value in plain.items() if key not in NOT_SETTINGS}
+    wanted = settings["samples_per_class"]
+    return settings | {"samples_per_class": wanted if isinstance(wanted, list) else [wanted]}  # one number is a list
 
 
 def measure(
@@ -256,12 +181,14 @@ def measure(
         "encoder": embeddings.encoder,
         "samples": sample.level,
         "trial": sample.trial,
+        **sample_columns(sample),
         "seed": int(cfg.seed),
         "k_cand": int(cfg.k_cand),
         **{name: value for name, value in _flat("neighbors", cfg.neighbors).items() if name != "neighbors.k"},
         **_flat("dimension", cfg.dimension),
         **_flat("graph", cfg.graph),
     }
+    where = level_name(sample.level)
     for task_name, task in tasks.items():
         options = _flat(task_name, cfg.evaluate[task_name])
         for name, method in methods.items():
@@ -277,12 +204,10 @@ def measure(
                         **(_cost(sample, method) if own else {}),
                     }
             except Exception:
-                log.error(
-                    "failed in evaluate.%s of %s, %d per class, trial %d", task_name, name, sample.level, sample.trial
-                )
+                log.error("failed in evaluate.%s of %s, %s, trial %d", task_name, name, where, sample.trial)
                 raise
             if progress is not None:
-                progress(1, f"trial {sample.trial + 1}, {sample.level} per class, {task_name} {name}")
+                progress(1, f"trial {sample.trial + 1}, {where}, {task_name} {name}")
 
 
 def _row(score: Score, sample: Sample) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from asbc.embeddings import stratified_sample
     seed=st.integers(0, 2**40),
 )
 def test_balanced_repeatable_and_nested(counts, small, large, seed):
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)) - 2, counts))
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)) * 3 - 8, counts))
     small, large = sorted((small, large))
     rows = stratified_sample(labels, large, seed)
     assert np.array_equal(np.unique(rows), rows), "ascending, none twice"
@@ -37,10 +37,17 @@ def test_string_labels_give_the_rows_of_their_codes():
     assert np.array_equal(stratified_sample(words, 3, 1), stratified_sample(codes, 3, 1))
 
 
+def test_a_class_with_fewer_gives_all_it_has_and_the_unlabelled_are_of_no_class():
+    labels = np.array(["b", "a", "a", "", "a", "b", ""])
+    assert stratified_sample(labels, 3).tolist() == [0, 1, 2, 4, 5]
+    whole = np.array([4, 4, 4, 9, 9, 9])
+    assert np.array_equal(stratified_sample(np.append(whole, -1), 2), stratified_sample(whole, 2))
+
+
 @pytest.mark.parametrize(
     ("labels", "per_class", "seed", "message"),
     [
-        ([0, 0, 1], 2, 0, "per_class=2 is more than 1 class.* 1 has 1"),
+        ([-1, -1], 2, 0, "at least one label; all 2 entries are unlabelled"),
         ([0, 1], 0, 0, "per_class must be an integer of 1 or more, got 0"),
         ([0, 1], 1.5, 0, "per_class must be an integer"),
         ([0, 1], 1, -1, "seed must be a non-negative integer, got -1"),

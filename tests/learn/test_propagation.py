@@ -92,9 +92,16 @@ def test_reveal_is_nested_stratified_and_seeded():
     assert (reveal(codes, 2, seed=[0, 1]) != reveal(codes, 2, seed=[0, 2])).any()
 
 
+def test_reveal_shows_all_of_a_class_with_fewer_and_never_the_unlabelled():
+    codes = np.array([0, 0, 0, 0, 1, 2, 2, -1, -1])
+    for seed in range(5):
+        shown = reveal(codes, 2, seed=seed)
+        assert np.bincount(codes[shown]).tolist() == [2, 1, 2] and not shown[-2:].any()
+
+
 def test_bad_input():
     codes, _ = encode_labels(["a", "a", "a", "b", "b"])
-    with pytest.raises(ValueError, match=r"class number 1 has only 2 sample"):
+    with pytest.raises(ValueError, match="none would be left"):
         reveal(codes, 3, seed=0)
     with pytest.raises(ValueError, match="none would be left"):
         reveal(codes[1:], 2, seed=0)

@@ -13,13 +13,15 @@ from asbc.configs import conf_dir
 from asbc.evaluate.comparison import compare_methods
 from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
+from asbc.runs.levels import NothingToScore, levels
 from asbc.runs.results import ResultsError, collect, read_status
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ("samples_per_class=[4,6]", "trials=2", "progress=false", "logger=none")
 COLUMNS = {
     "run_id", "experiment", "dataset", "encoder", "method", "samples", "level", "trial", "seed", "metric", "value",
-    "seconds", "weights", "bandwidth", "bandwidth.gamma", "k_cand", "neighbors.metric",
+    "seconds", "nodes", "classes", "unlabelled", "short_classes",
+    "weights", "bandwidth", "bandwidth.gamma", "k_cand", "neighbors.metric",
     "dimension.estimator", "graph.k_min", "graph.symmetrize",
 }  # fmt: skip
 
@@ -125,7 +127,7 @@ def test_a_failed_run_is_noted_and_tried_again(tmp_path, monkeypatch):
     import asbc.evaluate.tasks as tasks
 
     calls = []
-    whole = tasks.loo_hits
+    whole = tasks.loo_predict
 
     def fail_late(*args):
         calls.append(1)
@@ -133,17 +135,17 @@ def test_a_failed_run_is_noted_and_tried_again(tmp_path, monkeypatch):
             raise MemoryError("no room")
         return whole(*args)
 
-    monkeypatch.setattr(tasks, "loo_hits", fail_late)
+    monkeypatch.setattr(tasks, "loo_predict", fail_late)
     with pytest.raises(MemoryError):
         run(config(tmp_path))
     (folder,) = [p for p in (tmp_path / "runs").iterdir() if p.is_dir()]
     status = read_status(folder)
     assert status["state"] == "failed" and "fail_late" in status["traceback"]
     kept = collect(tmp_path)
-    assert len(kept) == 12  # two whole units of six methods; the torn third left nothing
+    assert len(kept) == 24  # two whole units of six methods and two metrics; the torn third left nothing
     done = len(calls)
     outcome = run(config(tmp_path))
-    assert len(outcome.table) == 24 and len(calls) - done == 12
+    assert len(outcome.table) == 48 and len(calls) - done == 12
     assert read_status(folder)["state"] == "finished" and read_status(folder)["attempt"] == 2
 
 
@@ -157,25 +159,29 @@ def test_labels_may_be_strings_sparse_or_negative(tmp_path, names):
     assert run(cfg).table["value"].between(0, 1).all()
 
 
-def test_without_labels_votes_are_refused_and_the_graph_still_builds(tmp_path):
+def test_without_labels_votes_are_refused_and_the_graph_still_builds(tmp_path, caplog):
     overrides = write_files(tmp_path, np.random.default_rng(0).normal(size=(60, 4)), None)
-    with pytest.raises(ValueError, match=r"has no labels, and these evaluations need them: loo"):
+    with pytest.raises(NothingToScore, match=r"has no labels, and these evaluations need them: loo"):
         run(config(tmp_path / "out", *overrides, "k_cand=10"))
-    table = run(config(tmp_path / "out", *overrides, "k_cand=10", "evaluate=[health]")).table
+    table = run(config(tmp_path / "out", *overrides, "k_cand=10", "evaluate=[loo,health]")).table
     assert (table[table["metric"] == "edges"]["value"] > 0).all() and (table["samples"] == 0).all()
+    assert "left out, since x has no labels: loo" in caplog.text
+    assert not set(table["metric"]) & {"loo", "loo_balanced"}
 
 
 def test_what_cannot_work_is_refused_before_any_work(tmp_path):
     rng = np.random.default_rng(0)
-    labels = np.array([0] * 30 + [1] * 29 + [7])
-    overrides = write_files(tmp_path, rng.normal(size=(60, 4)), labels)
+    overrides = write_files(tmp_path, rng.normal(size=(60, 4)), np.repeat([0, 1], 30))
     for extra, message in (
-        ((), r"samples_per_class has 4, but class 7 of x has only 1 samples"),
         (("samples_per_class=[1]",), "at least 2 samples per class"),
-        (("evaluate=[lp]", "samples_per_class=[20]"), "20 labels per class needs more than 20 samples"),
+        (("evaluate=[lp]", "evaluate.lp.labels=[30]"), "30 labels per class needs a class with more than 30 samples"),
         (("samples_per_class=[]",), "must not be empty"),
-        (("trials=0",), "trials must be at least 1"),
-        (("embedding.path=null",), "path: the .npy or .npz file"),
+        (("samples_per_class=[5,most]",), r"whole numbers of at least 1, or all; got \[5, 'most'\]"),
+        (("samples_per_class=0",), "whole numbers of at least 1, or all; got 0"),
+        (("trials=0",), "trials must be a whole number of at least 1"),
+        (("embedding.path=null",), "path: the file with your embeddings is wanted"),
+        (("embedding.path=nowhere.npy", "k_cand=2"), "k_cand must be at least 8, .* got 2. dimension=levina_bickel"),
+        (("embedding.path=nowhere.npy", "k_cand=9"), "k_cand must be at least 10, the k_mle of knn_sigma: .* got 9"),
     ):
         with pytest.raises(ValueError, match=message):
             run(config(tmp_path / "out", *overrides, *extra))
@@ -190,6 +196,65 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
             run(config(tmp_path / "out", *extra))
     with pytest.raises(ResultsError, match="no results"):
         collect(tmp_path / "out")
+
+
+def labelled_blobs(tmp_path, sizes, unlabelled=0):
+    """Vectors of classes of these sizes around points far from each other, and some without a label."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(len(sizes) + 1), [*sizes, unlabelled])
+    X = rng.normal(size=(len(labels), 6)) + 4 * rng.normal(size=(len(sizes) + 1, 6))[labels]
+    labels[labels == len(sizes)] = -1
+    return write_files(tmp_path, X, labels)
+
+
+def test_a_class_with_fewer_samples_gives_all_it_has(tmp_path, caplog):
+    data = labelled_blobs(tmp_path, [12, 9, 5, 1], unlabelled=7)
+    tasks = ("evaluate=[loo,lp,clustering,health]", "evaluate.lp.labels=[1,5]", "method=[knn,nnk_sigma]", "k_cand=10")
+    table = run(config(tmp_path / "out", *data, *tasks, "samples_per_class=[6,all]")).table
+    assert "2 of 4 classes have fewer than 6 samples and give all they have" in caplog.text
+    loo = table[table["metric"] == "loo"].groupby("samples").first()
+    assert loo["nodes"].to_dict() == {0: 34, 6: 6 + 6 + 5 + 1 + 7}
+    assert loo["short_classes"].to_dict() == {0: 0, 6: 2} and set(loo["unlabelled"]) == {7}
+    scored = [np.flatnonzero(unpack_hits(*row) >= 0) for row in loo[["scored", "right"]].itertuples(index=False)]
+    assert [len(nodes) for nodes in scored] == [27, 18] and max(scored[0]) < 27
+    lp = table[(table["metric"] == "lp") & (table["samples"] == 6)]
+    assert lp.groupby("level")["short_classes"].first().to_dict() == {1: 1, 5: 2}
+    assert {"loo_balanced", "lp_balanced", "ari", "edges"} <= set(table["metric"])
+
+
+def test_the_users_own_data_have_all_nodes_and_the_levels_that_their_classes_allow(tmp_path):
+    auto = ("samples_per_class=auto", "k_cand=8", "method=[knn]", "trials=1")
+    data = labelled_blobs(tmp_path, [17, 12, 30])
+    outcome = run(config(tmp_path / "out", *data, *auto))
+    assert set(outcome.table["samples"]) == {0, 5, 10}
+    said = run(config(tmp_path / "out", *data, *auto[1:], "samples_per_class=[5,10,all]"))
+    assert said.skipped and said.run_id == outcome.run_id, "the same levels are the same run"
+    even = labelled_blobs(tmp_path, [10, 10])
+    assert set(run(config(tmp_path / "out", *even, *auto)).table["samples"]) == {0, 5}, "10 is all there is"
+    assert levels([3, 3.0, "all", 3]) == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unlabelled", "why"),
+    [
+        ([20], 9, r"one class only \(9 of -1, NaN, None or empty stand for no label\)"),
+        ([1] * 29, 0, "no two samples of one class"),
+    ],
+)
+def test_labels_that_cannot_be_scored(tmp_path, caplog, sizes, unlabelled, why):
+    data = labelled_blobs(tmp_path, sizes, unlabelled)
+    tiny = ("k_cand=8", "method=[knn]", "trials=1")
+    with pytest.raises(NothingToScore, match=why):
+        run(config(tmp_path / "out", *data, *tiny, "evaluate=[loo,clustering]"))
+    table = run(config(tmp_path / "out", *data, *tiny, "evaluate=[lp,health]")).table
+    assert set(table["nodes"]) == {29} and "lp" not in set(table["metric"])
+
+
+def test_a_thousand_classes_and_more_classes_than_samples_of_each(tmp_path):
+    data = labelled_blobs(tmp_path, [2] * 1000)
+    tasks = ("evaluate=[loo,lp]", "evaluate.lp.labels=[1]", "k_cand=8", "method=[knn]", "trials=1")
+    table = run(config(tmp_path / "out", *data, *tasks, "samples_per_class=all")).table
+    assert set(table["classes"]) == {1000} and table["value"].between(0, 1).all()
 
 
 def test_levels_too_small_for_k_are_left_out_aloud(tmp_path, caplog):
@@ -218,7 +283,7 @@ from asbc.runs.experiment import run
 
 with initialize_config_dir(str(conf_dir()), version_base="1.3"):
     cfg = compose("config", overrides=["out=" + sys.argv[1], *sys.argv[2:]])
-rename, hits = os.replace, tasks.loo_hits
+rename, hits = os.replace, tasks.loo_predict
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -234,11 +299,11 @@ def start(goal, moment):
         done.extend([target] * unit)
         if len(done) == goal and moment == "written":
             die()
-    def loo_hits(*args):
+    def loo_predict(*args):
         if len(done) == goal and moment == "computing":
             die()
         return hits(*args)
-    os.replace, tasks.loo_hits = replace, loo_hits
+    os.replace, tasks.loo_predict = replace, loo_predict
     run(cfg)
 
 for attempt in range(10):
@@ -266,7 +331,7 @@ def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
     done = [parts for _, parts in lines]
     assert done == [1, 3, 4, 6, 7, 9, 10, 12, 13, 15]  # of 18
     half = collect(tmp_path / "killed")
-    assert len(half) == 6 * done[-1] and not half.duplicated(["method", "samples", "trial"]).any()
+    assert len(half) == 2 * 6 * done[-1] and not half.duplicated(["method", "metric", "samples", "trial"]).any()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfgs = [compose("config", overrides=[*overrides, f"out={tmp_path / name}"]) for name in ("killed", "whole")]
     resumed, whole = (run(cfg) for cfg in cfgs)

@@ -57,7 +57,7 @@ def test_a_run_is_mirrored_offline_and_whole(tmp_path):
 def test_a_failed_run_is_closed_with_an_error_and_the_next_attempt_is_another_run(tmp_path, monkeypatch):
     import asbc.evaluate.tasks as tasks
 
-    whole, calls = tasks.loo_hits, []
+    whole, calls = tasks.loo_predict, []
 
     def fail_late(*args):
         calls.append(1)
@@ -65,7 +65,7 @@ def test_a_failed_run_is_closed_with_an_error_and_the_next_attempt_is_another_ru
             raise MemoryError("no room")
         return whole(*args)
 
-    monkeypatch.setattr(tasks, "loo_hits", fail_late)
+    monkeypatch.setattr(tasks, "loo_predict", fail_late)
     with pytest.raises(MemoryError):
         run(config(tmp_path, "logger=wandb"))
     outcome = run(config(tmp_path, "logger=wandb"))
