@@ -168,12 +168,12 @@ class LabelNoise(Task):
         for rival in self.rivals:
             one_of(rival, "rivals", tuple(RIVALS))
 
-    def check(self, samples: int) -> None:
-        if samples < FOLDS:
-            raise ValueError(f"noise needs at least {FOLDS} samples per class; got samples_per_class of {samples}")
+    def check(self, sizes: NDArray[np.int64]) -> None:
+        if sizes.max() < FOLDS:
+            raise ValueError(f"noise needs a class of at least {FOLDS} samples; the largest has {sizes.max()}")
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        codes, _ = encode_labels(sample.labels)
+        codes = sample.codes
         key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals))
         if not sample.has(key):
             yield from sample.once(key, lambda: list(self._of_rivals(sample, codes)))
@@ -181,20 +181,25 @@ class LabelNoise(Task):
         for kind, share, labels, moved in self._moves(sample, codes):
             start = time.perf_counter()
             doubt = 1.0 - judge_labels(sample.neighbors, weights, labels).quality
-            yield _score(kind, share, moved, doubt, sample.seconds(method) + time.perf_counter() - start)
+            seconds = sample.seconds(method) + time.perf_counter() - start
+            yield _score(kind, share, moved[codes >= 0], doubt[codes >= 0], seconds)
 
     def _of_rivals(self, sample: Sample, codes: Codes) -> Iterator[Score]:
+        known = codes >= 0
         for kind, share, labels, moved in self._moves(sample, codes):
             for rival in self.rivals:
                 start = time.perf_counter()
-                doubt = RIVALS[rival](sample.X, labels)
-                yield _score(kind, share, moved, doubt, time.perf_counter() - start, rival)
+                doubt = RIVALS[rival](sample.X[known], labels[known])
+                yield _score(kind, share, moved[known], doubt, time.perf_counter() - start, rival)
 
     def _moves(self, sample: Sample, codes: Codes) -> Iterator[tuple[str, float, Codes, NDArray[np.bool_]]]:
+        known = codes >= 0  # a label that is not there cannot be moved
+        labels, moved = codes.copy(), np.zeros(len(codes), dtype=bool)
         for kind in self.kinds:
             for share in self.shares:
                 seed = [sample.seed, KINDS.index(kind), round(1000 * share)]
-                yield kind, share, *move_labels(sample.X, codes, share, kind, seed)
+                labels[known], moved[known] = move_labels(sample.X[known], codes[known], share, kind, seed)
+                yield kind, share, labels.copy(), moved.copy()
 
 
 def _score(kind: str, share: float, moved, doubt, seconds: float, method: str | None = None) -> Score:

@@ -32,6 +32,8 @@ from asbc.runs.workers import end_with_parent
 
 log = logging.getLogger("asbc")
 
+UNLABELLED = 3  # exit code of an experiment whose every evaluation needs labels, on data that have none
+
 
 def job(cfg: DictConfig) -> dict[str, Any]:
     """One job, a single run or one point of a sweep: run the experiment and note what became of it in `job.json`.
@@ -137,7 +139,7 @@ def start() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, and not as printed by Hydra
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
-        return 1 if SweepSummary.failed else 0
+        return 1 if SweepSummary.failed else UNLABELLED if SweepSummary.left_out else 0
     except HydraException as error:
         if whole:
             raise
@@ -169,6 +171,10 @@ def main() -> None:
                 codes.append(subprocess.run([sys.executable, "-m", "asbc.runs.command", *command]).returncode)
                 if codes[-1] == 130:
                     break
+            gone = [shlex.join(command) for command, code in zip(commands, codes, strict=False) if code == UNLABELLED]
+            if gone and len(gone) < len(codes):
+                _say("Left out, since they need labels:\n" + "\n".join(f"  asbc {command}" for command in gone))
+                codes = [code for code in codes if code != UNLABELLED]
         else:
             codes.append(start())
     except KeyboardInterrupt:

@@ -10,14 +10,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from asbc.files import sweep
+from asbc.runs.headline import HEALTH, ROUND, headline, last_level, remarks
+from asbc.runs.levels import level_name
 from asbc.runs.sealed import ResultsError, read_note, read_rows
 from asbc.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Metrics that a summary shows, in this order, where a run has measured them.
-HEADLINES = ("loo", "lp", "nmi", "ari", "noise_near", "noise_uniform", "regret", "spearman", "rank_median")
 
 
 class SweepSummary(Callback):
@@ -29,6 +28,8 @@ class SweepSummary(Callback):
     ----------
     failed : int, default=0
         How many jobs failed; the exit code of `asbc` depends on it.
+    left_out : bool, default=False
+        Whether nothing was done, since the data have no labels to score by.
 
     See Also
     --------
@@ -42,6 +43,7 @@ class SweepSummary(Callback):
     """
 
     failed = 0
+    left_out = False
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         # Killed jobs may have left a half-written job.json. A day is longer than any writer takes.
@@ -55,12 +57,14 @@ class SweepSummary(Callback):
         if config.hydra.mode == RunMode.RUN:
             note = getattr(job_return, "_return_value", None)
             SweepSummary.failed = int(not isinstance(note, dict) or note["state"] == "failed")
+            SweepSummary.left_out = isinstance(note, dict) and note["state"] == "left out"
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
         notes = job_notes(folder)
         # Counted before anything is printed, which may go wrong: the exit code depends on it.
         SweepSummary.failed = sum(note["state"] == "failed" for note in notes)
+        SweepSummary.left_out = bool(notes) and all(note["state"] == "left out" for note in notes)
         show_sweep(notes, folder)
 
 
@@ -80,7 +84,7 @@ def job_notes(folder: Path) -> list[dict[str, Any]]:
 
 
 def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None) -> None:
-    """Print a run's methods and what they reached: the mean of each metric over trials and levels.
+    """Print a run's methods and what they reached, with the level that it was reached at.
 
     Parameters
     ----------
@@ -98,15 +102,21 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
     shown = headline(table)
     # Names and paths are text, not markup: brackets in them are shown as they are.
     title = f"{table['experiment'].iloc[0]}: {table['dataset'].iloc[0]}, {table['encoder'].iloc[0]}"
-    view = Table(title=escape(title))
-    view.add_column("method")
-    for column in shown.columns:
-        view.add_column(escape(str(column)), justify="right")
-    for method, row in shown.iterrows():
-        cells = ("" if v != v else f"{v:.4g}" if c == "seconds" else f"{v:.4f}" for c, v in row.items())
-        view.add_row(escape(str(method)), *cells)
+    graph = [column for column in shown.columns if column in HEALTH.values()]
+    scores = [column for column in shown.columns if column not in graph]
     console = Console()
-    console.print(view)
+    for columns in (scores, graph) if len(scores) > 1 else (shown.columns,):
+        if not len(columns):
+            continue
+        view = Table(title=escape(title), caption=remarks(table))
+        view.add_column("method")
+        for column in columns:
+            view.add_column(escape(str(column)), justify="right")
+        for method, row in shown[list(columns)].dropna(how="all").iterrows():
+            cells = ("" if v != v else f"{v:.4g}" if c in ROUND else f"{v:.4f}" for c, v in row.items())
+            view.add_row(escape(str(method)), *cells)
+        console.print(view)
+        title = "the graphs"
     where = f"{skipped_because(finished_by)}: {path}" if finished_by else f"rows: {path}"
     console.print(where, soft_wrap=True, markup=False)
 
@@ -130,27 +140,18 @@ def other_version(version: str | None) -> bool:
     return version is not None and version != __version__
 
 
-def headline(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per method, one column per metric: means over trials and levels; and the median seconds per subsample."""
-    rows = table[~table["method"].str.startswith("tuned_")]
-    present = [m for m in HEADLINES if (rows["metric"] == m).any()]
-    order = rows["method"].drop_duplicates().tolist()
-    means = rows[rows["metric"].isin(present)].pivot_table(index="method", columns="metric", values="value")
-    means = means.reindex(index=order, columns=present)
-    means["seconds"] = rows.groupby("method")["seconds"].median()
-    return means
-
-
 def best_method(folder: Path) -> str:
     """The method that did best by a run's first headline, and how well; empty where no headline says."""
     try:
-        shown = headline(read_rows(folder / "results.parquet"))
+        table = read_rows(folder / "results.parquet")
     except ResultsError as error:
         return str(error)
-    metric = shown.columns[0]
-    if metric not in ("loo", "lp", "nmi", "ari") or shown[metric].isna().all():
+    shown = headline(table)
+    first = shown.columns[0]
+    if not first.startswith(("loo", "lp", "nmi", "ari")) or shown[first].isna().all():
         return ""
-    return f"{shown[metric].idxmax()} ({metric} {shown[metric].max():.4f})"
+    what = " ".join(first.split())
+    return f"{shown[first].idxmax()} ({what} {shown[first].max():.4f}, {level_name(last_level(table))})"
 
 
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:

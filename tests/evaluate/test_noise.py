@@ -64,5 +64,5 @@ def test_bad_settings():
         move_labels(np.zeros((4, 1)), np.array([0, 0, 1, 1]), 1.5, "near", 0)
     with pytest.raises(ValueError, match="at least 2 classes"):
         move_labels(np.zeros((4, 1)), np.zeros(4, int), 0.5, "near", 0)
-    with pytest.raises(ValueError, match="at least 5 samples per class"):
-        LabelNoise().check(4)
+    with pytest.raises(ValueError, match="a class of at least 5 samples; the largest has 4"):
+        LabelNoise().check(np.array([4, 2]))
