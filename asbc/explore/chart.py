@@ -101,6 +101,9 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tu
     lasso.overlay.fill_color, lasso.overlay.line_color = ACCENT, ACCENT
     lasso.overlay.fill_alpha = 0.08
     hover = HoverTool(renderers=[points], tooltips=tooltip, attachment="horizontal", point_policy="follow_mouse")
+    # Where nodes lie on top of each other, the nearest one is shown and not a pile of them.
+    hover.filters = {"@node": CustomJS(code="return window.exploreNearest(cb_data);")}
+    hover.limit = 1
     plot.add_tools(pan, lasso, BoxSelectTool(), wheel, TapTool(), hover, ResetTool())
     plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, wheel
     fields = {way.key: way.field for way in ways}

@@ -172,6 +172,10 @@ window.exploreReady = function (given) {
       bars.data = {...drawn, chosen};
     }
   }
+  window.exploreNearest = ({data_source, vars}) => {
+    const away = (i) => (data.x[i] - vars.x) ** 2 + (data.y[i] - vars.y) ** 2;
+    return !data_source.inspected.indices.some((other) => away(other) < away(vars.index));
+  };
   window.exploreRange = (key, from, to) => {
     const last = plain(histograms[key].bars.data).right.at(-1);
     const high = to >= last ? Infinity : to; // what lies beyond the axis is in its last bar

@@ -24,7 +24,7 @@ from asbc.dimension import LARGEST
 from asbc.explore.chart import call_page, draw_histogram, draw_map
 from asbc.explore.colors import Coloring, colorings
 from asbc.explore.findings import Findings
-from asbc.explore.sections import Sections
+from asbc.explore.sections import Sections, counted
 from asbc.explore.thumbnails import Thumbnails
 from asbc.files import whole_file, write_whole
 from asbc.version import __version__
@@ -297,16 +297,16 @@ def _panels(found: Findings):
     far = float(np.quantile(dimension, 0.995))
     yield "dimension", "Local dimension.", clipped, dimension, "dimension", [], min(LARGEST, max(far, 2.0))
     limit = about.outlier_threshold
-    note = f"{len(about.outliers):,} nodes lie beyond {limit:.2f}, three quartile ranges above the upper quartile."
+    note = f"{counted(len(about.outliers), 'node')} beyond {limit:.2f}, three quartile ranges above the upper quartile."
     score = nodes["outlier_score"].to_numpy(float)
     yield "outlier_score", "Outliers.", note, score, "distance, relative to around it", _finite(limit), None
     limit = about.duplicates.threshold
     near = int((about.duplicates.nearest <= limit).sum())
-    note = f"{near:,} nodes have another within {limit:.2g} of the distance to their last neighbour."
+    note = f"{counted(near, 'node')} with another within {limit:.2g} of the distance to their last neighbour."
     nearest = nodes["nearest_ratio"].to_numpy(float)
     yield "nearest_ratio", "Near-duplicates.", note, nearest, "nearest neighbour, relative to scale", [limit], 1.0
     if found.issues is not None:
-        note = f"{len(found.suspects):,} labels are above 0.5, where another class weighs more than their own."
+        note = f"{counted(len(found.suspects), 'label')} above 0.5, where another class weighs more than their own."
         yield "suspicion", "Label suspicion.", note, nodes["suspicion"].to_numpy(float), "suspicion", [0.5], 1.0
 
 
@@ -321,7 +321,8 @@ def _lead(found: Findings) -> str:
         said.append(
             f"{about.n_labelled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
         )
-    said.append(f"{len(about.duplicates.redundant):,} near-duplicates and {len(about.outliers):,} outliers")
+    copies, remote = len(about.duplicates.redundant), len(about.outliers)
+    said.append(f"{counted(copies, 'near-duplicate')} and {counted(remote, 'outlier')}")
     return "; ".join(said) + "."
 
 

@@ -104,7 +104,7 @@ class Sections:
             Card(
                 "Near-duplicates",
                 f"{len(redundant):,}",
-                f"nodes could go: there are {len(groups):,} groups",
+                f"could go: {counted(len(groups), 'group')} of nodes that are nearly the same",
                 joined(np.concatenate(groups)) if groups else "",
             ),
         ]
@@ -209,6 +209,11 @@ class Sections:
             }
             for c in order
         ]
+
+
+def counted(number: int, name: str) -> str:
+    """So many of something, in words: "1 node", "2 nodes"."""
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def joined(nodes: NDArray[np.int64]) -> str:

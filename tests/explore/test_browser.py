@@ -95,6 +95,22 @@ def test_a_hover_shows_id_label_and_text(page, made):
     assert table["label"][50] in said and EVIL in said
 
 
+def test_a_hover_shows_one_node_where_several_lie(page):
+    shown = """
+        const found = [];
+        const walk = (node) => { for (const e of node.querySelectorAll('*')) if (e.shadowRoot) {
+          found.push(...[...e.shadowRoot.querySelectorAll('strong')].map((s) => s.textContent)); walk(e.shadowRoot); } };
+        walk(document);
+        return found;
+        """
+    page.execute_script(MODELS + "source.data.x[30] = source.data.x[31]; source.data.y[30] = source.data.y[31];")
+    page.execute_script(MODELS + "source.data.x[30] += 1e-3; source.change.emit()")
+    until(page, lambda: abs(place(page, 30)[0] - place(page, 31)[0]) < 1)
+    move_to(page, *place(page, 31)).perform()
+    (node,) = until(page, lambda: set(page.execute_script(shown)) & {"30", "31"} and page.execute_script(shown))
+    assert node in ("30", "31")
+
+
 def test_nothing_in_names_labels_or_texts_is_markup(page):
     # Every control that shows them has been used once, then nothing of theirs has run and no element is theirs.
     element(page, "search").send_keys("text")
