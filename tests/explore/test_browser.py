@@ -99,7 +99,8 @@ def test_a_hover_shows_one_node_where_several_lie(page):
     shown = """
         const found = [];
         const walk = (node) => { for (const e of node.querySelectorAll('*')) if (e.shadowRoot) {
-          found.push(...[...e.shadowRoot.querySelectorAll('strong')].map((s) => s.textContent)); walk(e.shadowRoot); } };
+          found.push(...[...e.shadowRoot.querySelectorAll('strong')].map((s) => s.textContent));
+          walk(e.shadowRoot); } };
         walk(document);
         return found;
         """
