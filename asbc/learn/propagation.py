@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numba
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, propagate_strips
 from asbc.learn.labels import encode_labels
+from asbc.validation import whole_number
 
 STRIP_BYTES = 256 * 2**20  # of the scores that are iterated together, if one strip per thread does not take more
 
@@ -88,7 +90,9 @@ def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
     if W.shape[0] != W.shape[1]:
         raise ValueError(f"graph must be square; got shape {W.shape}")
     if len(W.data) and (not np.isfinite(W.data).all() or W.data.min() < 0):
-        raise ValueError("graph must have finite entries of 0 or more")
+        bad = int(np.flatnonzero(~(np.isfinite(W.data) & (W.data >= 0)))[0])
+        row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
+        raise ValueError(f"graph must have finite entries of 0 or more; node {row} has {W.data[bad]}")
     degree = np.asarray(W.sum(axis=1)).reshape(-1)
     scale = np.where((degree > 0) & ~shown, 1.0 / np.where(degree > 0, degree, 1.0), 0.0)
     P = sp.csr_array(sp.diags_array(scale) @ W)
@@ -159,10 +163,11 @@ def propagate(
         )
     if not shown.any():
         raise ValueError("shown must name at least one labelled node; got none")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1; got {alpha}")
-    if max_rounds < 1:
-        raise ValueError(f"max_rounds must be at least 1; got {max_rounds}")
+    if not isinstance(alpha, Real) or not 0 < alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1; got {alpha!r}")
+    if not isinstance(tol, Real) or not 0 <= tol < np.inf:
+        raise ValueError(f"tol must be a number of at least 0; got {tol!r}")
+    max_rounds = whole_number(max_rounds, "max_rounds", 1)
     c = int(codes.max()) + 1 if n_classes is None else n_classes
     P = transition(graph, shown)
     seen = np.flatnonzero(shown)

@@ -161,8 +161,11 @@ def test_bad_graphs(digits):
         asbc.GraphClassifier(graph=ring[:, :5]).fit(None, labels)
     with pytest.raises(ValueError, match=r"no self loops; 6 node\(s\) have one, the first is node 0"):
         asbc.GraphClassifier(graph=ring + sparse.eye_array(6)).fit(None, labels)
-    with pytest.raises(ValueError, match="0 or more"):
+    with pytest.raises(ValueError, match=r"graph must have finite entries of 0 or more; node 0 has -1\.0"):
         asbc.GraphClassifier(graph=-ring).fit(None, labels)
+    for name, value in (("alpha", 1.5), ("alpha", "a"), ("tol", -1), ("tol", np.nan), ("max_rounds", 2.5)):
+        with pytest.raises(ValueError, match=f"{name} must .*; got {value!r}"):
+            asbc.GraphClassifier(graph=ring, **{name: value}).fit(None, labels)
     with pytest.raises(
         TypeError, match="graph must be the path of a graph folder or a scipy sparse matrix; got ndarray"
     ):
