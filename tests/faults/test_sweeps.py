@@ -65,6 +65,7 @@ def remains(out):
     )
 
 
+@pytest.mark.timeout(3600)  # for all of it
 def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, tmp_path, monkeypatch, some, counted):
     done = operations(sweep, [words, str(tmp_path / "alone")], tmp_path / "alone", PRELOAD)
     whole = bare(collect(whole))
