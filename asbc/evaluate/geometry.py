@@ -12,10 +12,10 @@ import numpy as np
 from asbc.dimension import ESTIMATORS, Dimension
 from asbc.evaluate.alignment import align, pack_density
 from asbc.evaluate.health import graph_health, kernel_condition
-from asbc.evaluate.method import Method
+from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
-from asbc.kernels.criterion import evaluate_at
+from asbc.kernels.criterion import evaluate_all_at
 from asbc.neighbors.types import neighborhoods
 
 
@@ -50,7 +50,11 @@ class Health(Task):
         values["row_degree_median"] = float(np.median((sample.weights(method) > 0).sum(axis=1)))
         if method.bandwidth is not None:
             choice = sample.choice(method.bandwidth)
-            condition = kernel_condition(sample.X, sample.neighbors.indices, choice.sigma)
+            # Methods that share a rule share its kernels.
+            condition = sample.once(
+                ("condition", key_of(method.bandwidth)),
+                lambda: kernel_condition(sample.X, sample.neighbors, choice.sigma),
+            )
             values["condition_median"] = float(np.median(condition))
             values["condition_q95"] = float(np.quantile(condition, 0.95))
             values["at_edge"] = float(choice.at_edge.mean())
@@ -169,10 +173,10 @@ class Regimes(Task):
         anchor = sample.kth_distance(self.k)
         for scale in np.geomspace(self.low, self.high, self.n_scales):
             start = time.perf_counter()
-            rank, slope = np.empty((2, neighbors.n))
+            rank, slope, condition = np.empty((3, neighbors.n))
             for rows, pairs in neighborhoods(sample.X, neighbors):
-                rank[rows], slope[rows] = evaluate_at(pairs, scale * anchor[rows], neighbors.k)
-            condition = kernel_condition(sample.X, neighbors.indices, scale * anchor)
+                found = evaluate_all_at(pairs, scale * anchor[rows], neighbors.k)
+                rank[rows], slope[rows], condition[rows] = found
             seconds = time.perf_counter() - start
             for name, values in (("rank", rank), ("slope", slope), ("condition", condition)):
                 for suffix, q in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):

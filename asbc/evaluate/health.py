@@ -10,6 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from asbc.kernels.criterion import evaluate_all_at
+from asbc.neighbors.types import Neighbors, neighborhoods
+
 
 @dataclass(frozen=True)
 class GraphShape:
@@ -79,50 +82,35 @@ def graph_health(graph: Any) -> GraphShape:
     )
 
 
-def kernel_condition(
-    X: NDArray[Any], indices: NDArray[Any], sigma: ArrayLike, *, block: int = 256
-) -> NDArray[np.float64]:
+def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
     """Condition number of each node's local kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
 
     Parameters
     ----------
     X : (n, d) array
-    indices : (n, k) array
-        Neighbours of each node, as rows of X.
+    neighbors : Neighbors
+        Neighbours of each node; the distances among them are taken from it, where it has them.
     sigma : (n,) array or float
-    block : int, default=256
-        Nodes worked on at a time, which bounds the memory.
 
     Returns
     -------
     condition : (n,) float64
         Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
-        nothing but rounding error.
+        nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has four digits.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import numpy as np, asbc
     >>> from asbc.evaluate.health import kernel_condition
     >>> X = np.array([[0.0], [0.0], [100.0]])
-    >>> condition = kernel_condition(X, np.array([[1, 2], [0, 2], [0, 1]]), 1.0)
+    >>> condition = kernel_condition(X, asbc.search_neighbors(X, k=2), 1.0)
     >>> [f"{value:.1e}" for value in condition]  # the neighbours of the last node coincide
     ['1.0e+00', '1.0e+00', '4.5e+15']
     """
-    n, _ = indices.shape
-    width = np.broadcast_to(np.asarray(sigma, dtype=np.float64), (n,))
+    width = np.array(np.broadcast_to(np.asarray(sigma, dtype=np.float64), (neighbors.n,)))
     if not (width > 0).all():
         raise ValueError(f"sigma must be above 0 everywhere; got a smallest value of {width.min()}")
-    ceiling = 1.0 / np.finfo(np.float64).eps
-    out = np.empty(n)
-    for low in range(0, n, block):
-        rows = slice(low, low + block)
-        points = np.asarray(X[indices[rows]], dtype=np.float64)
-        points = points - points.mean(axis=1, keepdims=True)
-        square = np.einsum("bkd,bkd->bk", points, points)
-        distance2 = square[:, :, None] + square[:, None, :] - 2.0 * points @ points.transpose(0, 2, 1)
-        K = np.exp(-np.maximum(distance2, 0.0) / (2.0 * width[rows, None, None] ** 2))
-        diagonal = np.arange(K.shape[1])
-        K[:, diagonal, diagonal] = 1.0
-        spectrum = np.linalg.eigvalsh(K)
-        out[rows] = spectrum[:, -1] / np.maximum(spectrum[:, 0], spectrum[:, -1] / ceiling)
+    out = np.empty(neighbors.n)
+    for rows, pairs in neighborhoods(X, neighbors):
+        out[rows] = evaluate_all_at(pairs, width[rows], neighbors.k)[2]
     return out

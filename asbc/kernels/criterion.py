@@ -21,6 +21,7 @@ from asbc.kernels.threads import share_out
 
 # Bounds on r are loosened by k times this: a hundred times the rounding error of a computed rank.
 _SLACK = 1e-11
+_EPSILON = float(np.finfo(np.float64).eps)
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 # Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold: sigma is then known to about
 # one part in a million.
@@ -225,7 +226,7 @@ def search_grid(pairs, grid, targets, k, prune):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _evaluate(first, last, pairs, sigma, k, rank, slope):
+def _evaluate(first, last, pairs, sigma, k, rank, slope, condition):
     A = np.empty(k * (k + 1) // 2 * LANES)
     work = np.empty(WORK_PER_ROW * k)
     interleaved = np.zeros(k * (k - 1) // 2 * LANES)
@@ -241,6 +242,12 @@ def _evaluate(first, last, pairs, sigma, k, rank, slope):
         effective_ranks(A, k, work, ranks)
         for lane in range(count):
             rank[start + lane] = ranks[lane]
+            least = np.inf
+            most = 0.0
+            for j in range(k):
+                least = min(least, work[j * LANES + lane])
+                most = max(most, work[j * LANES + lane])
+            condition[start + lane] = most / max(least, most * _EPSILON)
 
 
 def evaluate_at(pairs, sigma, k):
@@ -248,9 +255,17 @@ def evaluate_at(pairs, sigma, k):
 
     `pairs` is (m, pair_count(k)), `sigma` (m,).
     """
-    rank, slope = np.empty((2, len(sigma)))
-    share_out(_evaluate, len(sigma), pairs, sigma, k, rank, slope)
-    return rank, slope
+    return evaluate_all_at(pairs, sigma, k)[:2]
+
+
+def evaluate_all_at(pairs, sigma, k):
+    """Effective rank, slope and condition number of every node's kernel at its own bandwidth: three (m,) arrays.
+
+    The condition number is the largest eigenvalue over the least, and at most 1 over the spacing of numbers near 1.
+    """
+    rank, slope, condition = np.empty((3, len(sigma)))
+    share_out(_evaluate, len(sigma), pairs, sigma, k, rank, slope, condition)
+    return rank, slope, condition
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -132,7 +132,7 @@ def effective_ranks(A, k, work, ranks):
     A : (k (k + 1) / 2 * LANES,) float64, overwritten
         Lower triangles of matrices with unit diagonal; the same entry of all lanes lies side by side.
     k : int, rows of each matrix
-    work : (WORK_PER_ROW * k,) float64, scratch space
+    work : (WORK_PER_ROW * k,) float64, scratch space; afterwards its first k * LANES numbers are the eigenvalues
     ranks : (LANES,) float64, where the result is written
     """
     size = k * LANES
