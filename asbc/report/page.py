@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from asbc.report.canvas import Figure, Pictures
 from asbc.report.findings import Findings
+from asbc.report.glossary import glossary_html
 from asbc.report.overview import overview_html
 from asbc.report.parts import Evidence, Record
 from asbc.report.sections import (
@@ -43,7 +44,7 @@ def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence
     names = ", ".join(found.subject.name for found in findings)
     body = [overview_html(findings, multiples)] if several else []
     body += [_subject(found, several) for found in findings]
-    body.append(_runs(evidence))
+    body += [glossary_html(), _runs(evidence)]
     ended = max(record.status.get("ended", record.status.get("started", 0.0)) for record in evidence.records)
     css = (files("asbc.report") / "page.css").read_text()
     return f"""<!doctype html>
@@ -88,7 +89,7 @@ def _nav(findings: Sequence[Findings]) -> str:
         links += [("hidden-" + subject.slug, "What averages hide")] if found.hidden else []
         links += [("claims-" + subject.slug, "Claims")]
         links += [(anchor(name, subject), heading(name)) for name in subject.parts]
-    links.append(("runs", "Configuration"))
+    links += [("words", "Words"), ("runs", "Configuration")]
     return "<nav>" + "".join(f'<a href="#{place}">{escape(text)}</a>' for place, text in links) + "</nav>"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from asbc.report.claims import judge
 from asbc.report.command import PAGE, main, make_report
+from asbc.report.glossary import WORDS
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.sections import HEADINGS
 from asbc.runs.results import ResultsError
@@ -78,6 +79,7 @@ def test_the_page_shows_every_experiment_claim_and_setting(page, subject):
     for claim in judge(subject):
         assert claim.text in words and claim.verdict in words
     assert "0.607" in words and "gamma: 1.5" in words
+    assert all(word in words for word in WORDS)
 
 
 def test_figures_lie_beside_the_page(page):
