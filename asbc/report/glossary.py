@@ -8,13 +8,13 @@ WORDS = {
     "kNN": "The plain graph: every node is joined to its k nearest others, all with equal weight.",
     "NNK": "Non-negative kernel regression: weights that rebuild a node from its neighbours by their kernel, so that a "
     "neighbour hidden behind another gets none.",
-    "σ (sigma)": "The bandwidth: the width of the Gaussian kernel around a node. In a method's name: chosen for each node "
+    "σ (sigma)": "The bandwidth: the width of the Gaussian kernel around a node. In a method's name: chosen per node "
     "by the spectral rule.",
     "fixed": "One bandwidth for all nodes: the mean distance to the 10th neighbour.",
     "α (alpha)": "In a method's name: rows are sharpened, raised to a power that falls with the node's bandwidth.",
     "r, effective rank": "How many directions a local kernel tells apart: from 1, all neighbours look alike, to their "
     "number, each stands alone.",
-    "dimMST": "The intrinsic dimension around a node, read off the lengths of minimum spanning trees of its neighbours.",
+    "dimMST": "The intrinsic dimension around a node, from the lengths of minimum spanning trees of its neighbours.",
     "Levina–Bickel, TwoNN": "Other estimates of the dimension, from the ratios of distances to the nearest neighbours.",
     "γ (gamma)": "The rank that the bandwidth is chosen for is γ × dimension.",
     "k_cand": "Candidate neighbours per node, from which the weights choose.",
