@@ -220,7 +220,7 @@ def compare_searches(X):
     for search in ("ivf", "hnsw", "nn_descent"):
         found, seconds = clock(lambda search=search: asbc.search_neighbors(X, K, search=search, sample=1))
         rows.append({"search": search, "seconds": seconds, "recall": share_found(found.indices, exact.indices)})
-    options = check_search("ivf", len(X), {})
+    options = check_search("ivf", len(X), {"n_probe": 8})
     found, seconds = clock(lambda: faiss_lists(X, **options))
     rows.append({"search": "faiss IVF, same lists", "seconds": seconds, "recall": share_found(found, exact.indices)})
     table = Table(title=f"Search: {X.shape[0]:,} x {X.shape[1]}, k = {K}, lists and probes {tuple(options.values())}")
@@ -236,7 +236,7 @@ def memory_of_a_block(X):
     """Bytes per node that the list search of one block takes at its peak, by the number of threads."""
     from asbc.neighbors.search import build_index, check_search, find_rows
 
-    index = build_index(X, K, "ivf", check_search("ivf", len(X), {}))
+    index = build_index(X, K, "ivf", check_search("ivf", len(X), {"n_probe": 8}))[0]
     rows = np.arange(min(len(X), 16384))
     cores = numba.get_num_threads()
     found = {}

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import all_distances, listed_distances
 from asbc.kernels.topk import settle
-from asbc.neighbors.products import Shifted, nearest_candidates
+from asbc.neighbors.products import Shifted, nearest_candidates, rounding_error
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
 
@@ -54,7 +54,7 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     indices = np.empty((len(Q), k), np.int64)
     distances = np.empty((len(Q), k))
     open_rows = np.arange(len(Q))
-    few = min(FEW_SPARE, wanted + 3)
+    few = min(FEW_SPARE, wanted // 2 + 4)
     for dtype, spare in ((np.float32, few), (np.float32, MANY_SPARE), (np.float64, few)):
         open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, spare, indices, distances)
     for row in open_rows:  # so many rows are equally far that the candidates do not hold all: compare with every row
@@ -86,10 +86,9 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
         queries = Shifted.of(Q if len(rows) == len(Q) else Q[rows], center, scale, dtype)
         lengths = np.sqrt(2.0 * queries.half.astype(np.float64))
     values, ids = nearest_candidates(columns, queries, kept)
-    # The largest value kept is at most that of any row that is not a candidate, and a value is off by at most `error`:
-    # d roundings of a product of lengths a and b, of which twice that is at most half of (a + b)^2, and a few more.
+    # The largest value kept is at most that of any row that is not a candidate.
     largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
-    error = (d / 2 + 16) * np.finfo(dtype).eps / 2 * (lengths + largest) ** 2
+    error = rounding_error(d, lengths + largest, dtype)
     bound = (values[:, 0] - error) / scale**2 if kept < n else np.full(len(rows), np.inf)
     doubtful = []
     for start in range(0, len(rows), SETTLED_ROWS):

@@ -5,26 +5,23 @@ A list holds the rows of X that are nearer to its centroid than to any other cen
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.lanes import ABREAST
 from asbc.kernels.topk import keep_nearest
 from asbc.neighbors.exact import Ids, largest_offset, search_exactly
-from asbc.neighbors.products import TILE, squared_lengths
+from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths
 from asbc.validation import Floats, as_vectors
 
 SPARE = 8  # candidates per row kept beyond those wanted: in single precision the last few may be the wrong ones
-SIDE_ROWS = 4096  # rows, and columns, of one matrix product at most: 64 MB in single precision
+SUMMED_ROWS = 4096  # rows that are added up together in k-means: few enough to stay in the cache
 DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
 TRAINING_ROWS_PER_LIST = 32  # rows of the sample that k-means sees, per list that it is to find
-KMEANS_ROUNDS = 8  # few are enough: the lists need to be about equally long, not the best possible
+KMEANS_ROUNDS = 5  # few are enough: the lists need to be about equally long, not the best possible
 RESIDUAL_ROWS = 4096  # rows whose residuals are worked out together
 
 
@@ -50,8 +47,8 @@ def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROU
         labels = nearest.indices[:, 0]
         counts = np.bincount(labels, minlength=n_lists)
         sums = np.zeros(centroids.shape)
-        for start in range(0, len(sample), SIDE_ROWS):  # few enough rows to stay in the cache
-            tile = sample[start : start + SIDE_ROWS]
+        for start in range(0, len(sample), SUMMED_ROWS):
+            tile = sample[start : start + SUMMED_ROWS]
             each = np.arange(len(tile))
             belongs = sparse.csr_array((np.ones(len(tile)), (labels[start + each], each)), shape=(n_lists, len(tile)))
             sums += belongs @ tile.astype(np.float64)
@@ -93,6 +90,7 @@ class InvertedLists:
         self.first_lists = first_lists
         self.parts = parts
         self.probes = probes
+        self._known_lengths: dict[int, tuple[NDArray[np.float32], float]] = {}
 
     @classmethod
     def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
@@ -138,22 +136,18 @@ class InvertedLists:
         kept = wanted + SPARE
         n_probe = self.probes.shape[1]
         lists = nearest_lists(self.centroids, vectors, n_probe) if rows is None else self.probes[rows]
-        threads = get_num_threads()
-        # With t threads, each takes every t-th list and collects candidates of its own: none waits for another.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-            scans = pool.map(lambda turn: self._scan(vectors, lists, kept, turn, threads), range(threads))
-            values, positions, reaches = zip(*scans, strict=True)
-        # A row that a thread has seen and not kept is no nearer than the farthest row that it has kept. So `bound`,
-        # the least of these farthest ones, is at most the distance of any row that is not a candidate.
-        bound = np.min([value[:, 0] for value in values], axis=0)
-        value, position = np.concatenate(values, axis=1), np.concatenate(positions, axis=1)
-        if threads > 1:
-            nearest = np.argpartition(value, kept - 1, axis=1)[:, :kept]
-            bound = np.minimum(bound, np.partition(value, kept, axis=1)[:, kept])
-            position = np.take_along_axis(position, nearest, axis=1)
-        found = np.where(position >= 0, self.members[position], -1)
-        error = (X.shape[1] + 16) * np.finfo(np.float32).eps / 2 * np.max(reaches, axis=0) ** 2
+        values = np.full((len(vectors), kept), np.inf, np.float32)
+        positions = np.full((len(vectors), kept), -1, np.int32)
+        reach = np.zeros(len(vectors))
+        # Queries of one list look at much the same lists. So each thread takes those of some lists, and its products
+        # stay large; and since no two threads have a query in common, memory does not grow with their number.
+        together = np.array_split(np.argsort(lists[:, 0], kind="stable"), get_num_threads())
+        on_threads(together, lambda some: self._scan(vectors, lists, some, values, positions, reach))
+        found = np.where(positions >= 0, self.members[positions], -1)
+        # A row that was seen and not kept is no nearer than the farthest that was, but for rounding.
+        error = rounding_error(X.shape[1], reach, np.float32)
         squared = listed_distances(X, np.ascontiguousarray(vectors), found)
+        bound = values[:, 0]
         certain = np.isinf(bound) | (np.partition(squared, wanted - 1, axis=1)[:, wanted - 1] < bound - error)
         sizes = np.diff(self.starts)[lists].sum(axis=1)
         doubtful = np.flatnonzero(~certain)
@@ -174,8 +168,8 @@ class InvertedLists:
             squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
         return found, squared
 
-    def _scan(self, vectors, lists, kept: int, turn: int, turns: int):
-        """Compare the vectors with the lists that they look at, as one of several threads.
+    def _scan(self, vectors, lists, some, values, positions, reach) -> None:
+        """Compare some of the vectors with the lists that they look at, on the calling thread.
 
         Parameters
         ----------
@@ -183,50 +177,52 @@ class InvertedLists:
             The queries.
         lists : (m, n_probe) array
             The lists that each query looks at.
-        kept : int
-            Candidates per query to keep.
-        turn, turns : int
-            This thread's number, and how many there are: it takes lists turn, turn + turns, turn + 2 turns, ...
-
-        Returns
-        -------
+        some : (s,) int64
+            Which queries.
         values : (m, kept) float32
-            Squared distances of the candidates, as heaps: ``values[:, 0]`` are the largest.
+            Written to at `some`: squared distances of the candidates, as heaps: ``values[:, 0]`` are the largest.
         positions : (m, kept) int32
-            Where the candidates are in `members`, -1 for none.
+            Likewise: where the candidates are in `members`, -1 for none.
         reach : (m,) float64
-            Per query, the largest sum of its own length and that of a list's longest residual, both measured from the
-            list's centroid. The rounding error of a squared distance is at most a multiple of its square.
+            Likewise: the largest sum of a query's own length and that of a list's longest residual, both measured from
+            the list's centroid. The rounding error of a squared distance is at most a multiple of its square.
         """
-        order = np.argsort(lists.ravel(), kind="stable")
-        ends = np.searchsorted(lists.ravel()[order], np.arange(len(self.starts)))
-        values = np.full((len(vectors), kept), np.inf, np.float32)
-        positions = np.full((len(vectors), kept), -1, np.int32)
-        reach = np.zeros(len(vectors))
+        asked = lists[some].ravel()
+        if len(self.centroids) < 2**15:
+            asked = asked.astype(np.int16)  # which NumPy sorts many times faster
+        order = np.argsort(asked, kind="stable")
+        ends = np.searchsorted(asked[order], np.arange(len(self.starts)))
+        asking_all = some[order // lists.shape[1]]
         tile, limits = np.empty(TILE * TILE, np.float32), np.empty(TILE, np.float32)
-        for number in range(turn, len(self.centroids), turns):
-            asking = order[ends[number] : ends[number + 1]] // lists.shape[1]
+        for number in np.flatnonzero(np.diff(ends)):
+            asking = asking_all[ends[number] : ends[number + 1]]
             stored = self._list(number)
-            if not len(asking) or not len(stored):
+            if not len(stored):
                 continue
-            half = np.full(-(-len(stored) // ABREAST) * ABREAST, np.inf, np.float32)
-            half[: len(stored)] = 0.5 * squared_lengths(stored)
-            longest = np.sqrt(2.0 * float(half[: len(stored)].max()))
+            half, longest = self._lengths(number, stored)
             # In tiles, because a list may be of any length: all duplicates of a row are in one list.
             for first in range(0, len(asking), TILE):
-                some = asking[first : first + TILE]
+                here = asking[first : first + TILE]
                 # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
-                query = (vectors[some] - self.centroids[number]).astype(np.float32)
-                own_half = (0.5 * squared_lengths(query)).astype(np.float32)
+                query = vectors[here]
+                query = np.subtract(query, self.centroids[number], out=query).astype(np.float32, copy=False)
+                own_half = 0.5 * squared_lengths(query)
                 for start in range(0, len(stored), TILE):
                     part = stored[start : start + TILE]
-                    here = half[start : start + TILE]
-                    products = tile[: len(some) * len(here)].reshape(len(some), len(here))
+                    part_half = half[start : start + TILE]
+                    products = tile[: len(here) * len(part_half)].reshape(len(here), len(part_half))
                     np.matmul(query, part.T, out=products[:, : len(part)])
                     first_position = self.starts[number] + start
-                    keep_nearest(products, some, first_position, here, own_half, False, values, positions, limits)
-                reach[some] = np.maximum(reach[some], np.sqrt(2.0 * own_half.astype(float)) + longest)
-        return values, positions, reach
+                    keep_nearest(products, here, first_position, part_half, own_half, False, values, positions, limits)
+                reach[here] = np.maximum(reach[here], np.sqrt(2.0 * own_half, dtype=float) + longest)
+
+    def _lengths(self, number: int, stored) -> tuple[NDArray[np.float32], float]:
+        """Half the squared lengths of a list's residuals, padded with infinity, and their greatest length."""
+        if number not in self._known_lengths:
+            half = np.full(-(-len(stored) // ABREAST) * ABREAST, np.inf, np.float32)
+            half[: len(stored)] = 0.5 * squared_lengths(stored)
+            self._known_lengths[number] = half, np.sqrt(2.0 * float(half[: len(stored)].max()))
+        return self._known_lengths[number]
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:

@@ -73,13 +73,23 @@ class Shifted:
         return cls(vectors, half)
 
 
-def squared_lengths(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared lengths (n,) of vectors (n, d), summed in double precision."""
-    out = np.empty(len(vectors))
+def squared_lengths(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Squared lengths (n,) of vectors (n, d), in their own precision; see :func:`rounding_error`."""
+    out = np.empty(len(vectors), vectors.dtype)
     for start in range(0, len(vectors), TILE):
-        part = vectors[start : start + TILE].astype(np.float64)
-        np.einsum("ij,ij->i", part, part, out=out[start : start + TILE])
+        np.square(vectors[start : start + TILE]).sum(axis=1, out=out[start : start + TILE])
     return out
+
+
+def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np.float64]:
+    """How far a squared distance that comes from products may be off, at most.
+
+    With lengths a and b, `reach` is ``a + b`` or more. A product of d terms has at most d roundings, each of a part of
+    ``a b``; it counts twice, and ``2 a b`` is at most half of ``(a + b)^2``. NumPy sums squares along rows in pairs,
+    from blocks of 128 in eight columns, so that squared lengths have few roundings; the rest is for shifting and adding.
+    """
+    roundings = d / 2 + min(d, 40) + 10
+    return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
 
 
 def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tuple[NDArray[Any], NDArray[np.int32]]:

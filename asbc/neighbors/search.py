@@ -23,7 +23,7 @@ from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
 from asbc.neighbors.types import Neighbors
 from asbc.validation import LARGEST_SEED, Floats, as_vectors, check_k, normalize, one_of, whole_number
 
-BLOCK_ROWS = 16384  # rows whose neighbours are looked for together
+BLOCK_ROWS = 65536  # rows whose neighbours are looked for together: the more, the larger the products with a list
 
 
 def search_neighbors(

@@ -65,7 +65,14 @@ class Tuning:
     cost: float
 
 
-def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float, seed: int) -> Tuning:
+def tune_probes(
+    X: Floats,
+    centroids: NDArray[np.float32],
+    k: int,
+    recall: float,
+    seed: int,
+    exact: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+) -> Tuning:
     """The fewest lists to look at for a recall, from the exact neighbours of a sample of nodes.
 
     A search in lists finds a neighbour if, and only if, the list that holds it is looked at. So the place of that list
@@ -80,12 +87,15 @@ def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float
         Within (0, 1].
     seed : int
         Of the sample. It is another sample than the one that recall is measured on afterwards.
+    exact : function, default=None
+        Given nodes (m,), their exact neighbours (m, k); None searches for them.
     """
     n, n_lists = len(X), len(centroids)
     rng = np.random.default_rng([seed, n, 1])
     nodes = _sample(n, rng)
     vectors = np.ascontiguousarray(X[nodes])
-    near, place = np.unique(exact_distances(X, vectors, k, nodes)[0], return_inverse=True)
+    neighbors = exact(nodes) if exact is not None else exact_distances(X, vectors, k, nodes)[0]
+    near, place = np.unique(neighbors, return_inverse=True)
     holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
     order = nearest_lists(centroids, vectors, n_lists)
     rank = np.empty_like(order)
@@ -129,8 +139,15 @@ def decide_lists(
         return Decision("ivf", settings)
     if search == "auto" and len(X) <= EXACT_ROWS:
         return Decision("exact")
+    known: list[NDArray[np.int64]] = []  # the exact neighbours of the sample, which is the same both times
+
+    def exact(nodes):
+        if not known:
+            known.append(exact_distances(X, np.ascontiguousarray(X[nodes]), k, nodes)[0])
+        return known[0]
+
     for rounds, limit in ((1, HOPELESS), (KMEANS_ROUNDS, 1.0)):
-        tuning = tune_probes(X, centroids(rounds), k, recall, seed)
+        tuning = tune_probes(X, centroids(rounds), k, recall, seed, exact)
         if tuning.cost >= limit:
             return Decision("exact")
     return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
