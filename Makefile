@@ -10,7 +10,7 @@ help:
 	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
 	@echo "make test       the same with the whole test suite"
 	@echo "make faults     break builds, embeddings and sweeps in every way we know, and count what follows (an hour)"
-	@echo "make bench      time the library against plain NumPy/SciPy and print the ratios"
+	@echo "make bench      time the library against plain NumPy/SciPy and other libraries, and print the ratios"
 	@echo "make notebooks  execute the notebooks anew"
 	@echo "make clean      remove the virtual environment and caches"
 
@@ -49,6 +49,7 @@ faults: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
 	$(BIN)/python experiments/benchmark_scale.py
+	$(BIN)/python experiments/benchmark_peers.py
 
 notebooks: $(VENV)/.installed-dev
 	$(BIN)/python notebooks/build.py

@@ -86,7 +86,7 @@ def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np
 
     With lengths a and b, `reach` is ``a + b`` or more. A product of d terms has at most d roundings, each of a part of
     ``a b``; it counts twice, and ``2 a b`` is at most half of ``(a + b)^2``. NumPy sums squares along rows in pairs,
-    from blocks of 128 in eight columns, so that squared lengths have few roundings; the rest is for shifting and adding.
+    from blocks of 128 in eight columns, so that squared lengths have few roundings; the rest is for the shift and sums.
     """
     roundings = d / 2 + min(d, 40) + 10
     return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
