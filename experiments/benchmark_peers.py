@@ -141,12 +141,7 @@ def contestants(n):
                 name = f"faiss {kind.upper()} {target:.2f}".replace("0.", ".")
                 rows.append((name, "search", ours, (faiss_search, {"kind": kind, "target": target})))
     ours = "asbc NNK-sigma"
-    graphs = [
-        ours,
-        "NNK by dropping (PyNNK's algorithm)",
-        "UMAP fuzzy_simplicial_set",
-        "GraphLearning weightmatrix.knn",
-    ]
+    others = ("NNK by dropping (PyNNK's algorithm)", "UMAP fuzzy_simplicial_set", "GraphLearning weightmatrix.knn")
     if n <= 100_000:
         rows.append((ours, "graph", None, (graph_of, {"name": ours})))
         rows += [(name, "graph", ours, (graph_of, {"name": name})) for name in others]

@@ -16,10 +16,10 @@ from asbc.validation import Floats
 
 FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
-# What a distance costs in inverted lists, where the one in exact search costs 1: products of many small pieces, the
-# rows of a list copied together, and the centroids' own share. Where lists are long it was 1.4 to 3 times as much, so
-# this leans towards exact search.
-LIST_COST = 3.0
+# What a distance costs in inverted lists, where one in exact search costs 1. There a product serves both of its rows;
+# here it serves one, the queries of a list are copied together, and products are smaller. At 100,000 x 384 with long
+# lists it was 3.4.
+LIST_COST = 3.5
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 HOPELESS = 1.5  # if rough lists cost so many times what exact search does, better ones need not be tried
 BREADTHS = (64, 128, 256, 512, 1024, 2048)  # candidates that a small-world graph is tried with, in turn
