@@ -194,7 +194,7 @@ class InvertedLists:
         ends = np.searchsorted(asked[order], np.arange(len(self.starts)))
         asking_all = some[order // lists.shape[1]]
         tile, limits = np.empty(TILE * TILE, np.float32), np.empty(TILE, np.float32)
-        for number in np.flatnonzero(np.diff(ends)):
+        for number in np.flatnonzero(np.diff(ends)).tolist():
             asking = asking_all[ends[number] : ends[number + 1]]
             stored = self._list(number)
             if not len(stored):
