@@ -83,7 +83,7 @@ class Findings:
     >>> from asbc.explore import explore
     >>> found = explore(np.random.default_rng(0).normal(size=(60, 5)))
     >>> found.nodes.shape, found.issues
-    ((60, 13), None)
+    ((60, 14), None)
     """
 
     nodes: pd.DataFrame
