@@ -261,7 +261,12 @@ def _cost(subject: Subject) -> Claim:
             f"{np.exp(found.difference):.2f} times the rest [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}].",
             name,
         )
-    return Claim(text, NOT_RUN, "Runs of this version time the search apart; these do not.", "loo")
+    return Claim(
+        text,
+        NOT_RUN,
+        "Runs of this version time the search apart; these do not.",
+        "loo" if subject.labelled else "regimes",
+    )
 
 
 def _local(subject: Subject, metric: str) -> Claim:

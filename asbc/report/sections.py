@@ -31,6 +31,7 @@ HEADINGS = {
     "noise": "Label noise",
 }
 CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open", NOT_RUN: "idle"}
+BLIND = ("regimes", "alignment")  # whose claims can be judged without labels
 NO_DIFFERENCE = "no difference that the data can show"
 
 
@@ -158,10 +159,10 @@ def _claim_list(claims: Sequence[Claim], subject: Subject) -> str:
         evidence = ticks(claim.evidence)
         if claim.missing and claim.experiment in subject.failed:
             evidence = f"The run failed: {escape(subject.failed[claim.experiment])}"
+        elif claim.missing and not subject.labelled and claim.experiment not in BLIND:
+            evidence = "Needs labels, and there are none."
         elif claim.missing and claim.experiment in subject.missing:
             evidence = f"Not run yet: <code>{escape(subject.command(claim.experiment))}</code>"
-        elif claim.missing and not subject.labelled and claim.experiment not in subject.parts:
-            evidence = "Needs labels, and there are none."
         elif claim.experiment in subject.parts:
             evidence += f' <a href="#{anchor(claim.experiment, subject)}">{escape(heading(claim.experiment))}</a>'
         lines.append(
