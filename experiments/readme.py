@@ -2,15 +2,55 @@
 
 from pathlib import Path
 
+import numpy as np
+from matplotlib.figure import Figure
+
+import asbc
+from asbc.embeddings import Clinc100
 from asbc.files import write_whole
 from asbc.report import contrasts, figures
 from asbc.report.exhibit import run
-from asbc.report.style import label
+from asbc.report.glossary import markdown
+from asbc.report.style import BLUE, INK, RED, label, style
 from asbc.report.table import Table, interval
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE, PAGE = ROOT / "docs" / "overview.png", ROOT / "README.md"
 START, END = "<!-- results -->", "<!-- end of results -->"
+WORDS, WORDS_END = "<!-- glossary -->", "<!-- end of glossary -->"
+STRIP = ROOT / "docs" / "kernels.png"
+
+
+def between(text, start, end, block):
+    """The text with what stands between two marks replaced."""
+    before, _, rest = text.partition(start)
+    return f"{before}{start}\n{block}\n{end}{rest.partition(end)[2]}"
+
+
+def kernels(path, node=0):
+    """The kernel on one node's neighbours and its spectrum, from a narrow bandwidth to a wide one."""
+    X = asbc.normalize(Clinc100().load().vectors)
+    near = asbc.search_neighbors(X, k=30)
+    d = asbc.dim_mst(X, near)
+    chosen = asbc.SpectralBandwidth(refine=True).select(X, near, d).sigma[node]
+    reach = near.distances[node, 9]
+    points = X[near.indices[node]].astype(float)
+    squared = ((points[:, None] - points[None]) ** 2).sum(axis=-1)
+    with style():
+        canvas = Figure(figsize=(12.5, 4.6), layout="constrained")
+        axes = canvas.subplots(2, 5, sharey="row")
+        for (top, bottom), scale in zip(axes.T, [0.1, 0.3, chosen / reach, 1.5, 4.0], strict=True):
+            kernel = np.exp(-squared / (2 * (scale * reach) ** 2))
+            top.imshow(kernel, vmin=0, vmax=1, cmap="Blues")
+            own = " (chosen)" if scale == chosen / reach else ""
+            top.set(title=f"σ = {scale:.2f} × reach{own}", xticks=[], yticks=[])
+            bottom.bar(np.arange(30), np.linalg.eigvalsh(kernel)[::-1].clip(0) / 30, color=BLUE, width=0.9)
+            bottom.axvline(d[node], color=INK, ls="--", lw=1)
+            said = f"r = {asbc.effective_rank(kernel):.1f}"
+            bottom.text(0.95, 0.92, said, color=RED, weight="bold", ha="right", transform=bottom.transAxes)
+            bottom.set(xlabel="direction", ylim=(0, 1))
+        axes[1, 0].set_ylabel("share of the spectrum")
+        canvas.savefig(path, dpi=80, format="png")
 
 
 def results(part):
@@ -35,6 +75,7 @@ def results(part):
 
 
 if __name__ == "__main__":
+    write_whole(STRIP, kernels)
     ((_, narrow_to_wide),) = run("regimes", ["progress=false"])
     ((_, votes),) = run("loo", ["progress=false"])
     panels = [figures.regimes(narrow_to_wide).panels[0], figures.loo(votes).panels[0]]
@@ -42,7 +83,7 @@ if __name__ == "__main__":
 
     # The same as: asbc experiment=ablation evaluate.lp.labels=[1,5,20]
     ((_, part),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
-    before, _, rest = PAGE.read_text().partition(START)
     table = results(part)
-    text = f"{before}{START}\n{table.markdown()}\n\n{table.note}\n{END}{rest.partition(END)[2]}"
+    text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
+    text = between(text, WORDS, WORDS_END, markdown())
     write_whole(PAGE, lambda path: path.write_text(text))

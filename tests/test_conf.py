@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -138,3 +139,6 @@ def test_help_names_the_metric_and_the_experiments():
     assert "The metric is cosine" in done.stdout and "neighbors.metric=euclidean" in done.stdout
     for name in leaves("experiment"):
         assert name in done.stdout
+    lines = [line for text in done.stdout.splitlines() for line in textwrap.wrap(text, 80) or [""]]
+    assert len(lines) <= 40, "it fits a screen"
+    assert done.stdout.count("\n  asbc ") == 4

@@ -21,6 +21,7 @@ WORDS = {
     "LOO": "Leave-one-out: the share of nodes whose label is what their neighbours vote for, their own label unseen.",
     "LP": "Label propagation: a few labels per class travel over the graph; the share of the other nodes they reach "
     "rightly.",
+    "balanced": "Accuracy as the mean over classes, so that a small class counts as much as a large one.",
     "NMI, ARI": "Agreement of spectral clusters with the classes: 1 where they are the classes, ARI about 0 by chance.",
     "trial": "One repetition with its own seed. Methods are compared within a trial, on the same nodes.",
     "interval": "Where the true value lies with 95% certainty, found by drawing trials and nodes anew.",
@@ -31,3 +32,16 @@ def glossary_html() -> str:
     """The words as a list of the page."""
     lines = "".join(f"<dt>{escape(word)}</dt><dd>{escape(meaning)}</dd>" for word, meaning in WORDS.items())
     return f'<h2 id="words">Words</h2><dl class="words">{lines}</dl>'
+
+
+def glossary_markdown() -> str:
+    """The words as a table of the README.
+
+    Examples
+    --------
+    >>> from asbc.report.glossary import glossary_markdown
+    >>> print(glossary_markdown().splitlines()[0])
+    | word | meaning |
+    """
+    lines = [f"| {word} | {meaning} |" for word, meaning in WORDS.items()]
+    return "\n".join(["| word | meaning |", "| --- | --- |", *lines])

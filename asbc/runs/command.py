@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -9,11 +10,13 @@ import shlex
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -133,6 +136,26 @@ def missing_launcher(arguments: list[str]) -> str | None:
     return None
 
 
+def closest_setting(key: str, arguments: list[str]) -> str | None:
+    """What to say of a setting that there is not: the setting with the closest name; None where none is close."""
+    groups = [a for a in arguments if (conf_dir() / a.partition("=")[0]).is_dir()]
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            cfg = OmegaConf.to_container(compose("config", overrides=groups))
+    except HydraException:
+        return None  # the groups themselves are wrong, which Hydra says
+    there = list(_keys(cfg))
+    close = difflib.get_close_matches(key, there, 1)
+    return f"there is no setting {key}; did you mean {close[0]}?" if close else None
+
+
+def _keys(tree: Any, prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{key}.")
+
+
 def start() -> int:
     """Hand the command line to Hydra; the exit code. A disk that Hydra cannot write to is told in one line."""
     whole = os.environ.get("HYDRA_FULL_ERROR")
@@ -143,7 +166,9 @@ def start() -> int:
     except HydraException as error:
         if whole:
             raise
-        _say("\n".join(str(e) for e in (error, error.__cause__) if e is not None))
+        unknown = re.match(r"Could not override '([\w.]+)'", str(error))
+        hint = unknown and closest_setting(unknown[1], sys.argv[1:])
+        _say(f"asbc: {hint}" if hint else "\n".join(str(e) for e in (error, error.__cause__) if e is not None))
     except OSError as error:
         trouble = _disk_trouble(error, "the folder of `out`")
         if whole or trouble is None:

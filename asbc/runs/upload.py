@@ -77,6 +77,13 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
     return Sent(sent, there, unfinished, folders)
 
 
+def wandb_error() -> type[Exception]:
+    """What W&B raises when it cannot be reached, or refuses."""
+    import wandb
+
+    return wandb.errors.Error
+
+
 def main() -> None:
     """`asbc-upload`: send finished runs to W&B, each once."""
     parser = argparse.ArgumentParser(prog="asbc-upload", description="Send finished runs to W&B, each once.")
@@ -87,6 +94,10 @@ def main() -> None:
     parser.add_argument("--offline", action="store_true", help="write W&B's files without sending them")
     parser.add_argument("--dashboard", action="store_true", help="also save the workspace with the curves and bars")
     options = parser.parse_args()
+    if options.dashboard and (options.offline or options.entity is None):
+        parser.exit(
+            2, "asbc-upload: --dashboard needs a connection and --entity; it cannot be written with --offline\n"
+        )
     if not options.offline and not has_key():
         parser.exit(2, "asbc-upload: W&B has no key; run `wandb login` first, or use --offline\n")
     logger = WandbLogger(
@@ -103,8 +114,11 @@ def main() -> None:
         if options.dashboard:
             from asbc.runs.dashboard import workspace
 
-            if options.entity is None:
-                parser.exit(2, "asbc-upload: --dashboard needs --entity\n")
             print(workspace(options.folder, options.entity, options.project).save().url)
     except (MissingExtraError, ValueError, RuntimeError) as error:
         parser.exit(1, f"asbc-upload: {error}\n")
+    except (wandb_error(), OSError) as error:
+        why = " ".join(str(error).split())
+        parser.exit(
+            1, f"asbc-upload: W&B did not answer ({why}); the same command tries again, --offline writes files\n"
+        )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from netrc import NetrcParseError, netrc
@@ -17,6 +19,8 @@ from asbc.runs.loggers import NOT_SHOWN, RunFacts, Session
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger("asbc")
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,9 @@ class WandbSession(Session):
         if error is None and self.mode == "online":
             mark_uploaded(self.facts.path, self.run.id)
         elif error is None and self.mode == "offline":
-            mark_written(self.facts.path, self.run.id, Path(self.run.dir).parent)
+            folder = Path(self.run.dir).parent
+            mark_written(self.facts.path, self.run.id, folder)
+            log.info("W&B is offline: written to %s; send it by: wandb sync %s", folder, shlex.quote(str(folder)))
 
 
 def has_key() -> bool:

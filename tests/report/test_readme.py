@@ -10,6 +10,7 @@ import pytest
 
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import FIGURES
+from asbc.report.glossary import TERMS, markdown
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES
 
@@ -30,9 +31,15 @@ def test_make_targets_that_the_readme_names_are_there():
     assert set(re.findall(r"(?:^|`)make (\w+)", TEXT, re.M)) <= targets
 
 
-def test_the_figure_is_small():
-    (image,) = re.findall(r"\]\((docs/\w+\.png)\)", TEXT)
-    assert (ROOT / image).stat().st_size < 300_000
+def test_the_figures_are_small():
+    images = re.findall(r"\]\((docs/\w+\.png)\)", TEXT)
+    assert "docs/kernels.png" in images and all((ROOT / image).stat().st_size < 300_000 for image in images)
+
+
+def test_the_glossary_is_what_its_script_writes():
+    shown = TEXT.partition("<!-- glossary -->")[2].partition("<!-- end of glossary -->")[0].strip()
+    assert shown == markdown()
+    assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(TERMS)
 
 
 def test_the_table_is_what_its_script_writes(outputs):

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 
 import asbc
 from asbc.runs import command
+from asbc.runs.headline import headline, remarks
 from asbc.runs.results import read_status
 from asbc.runs.sealed import write_note
 from asbc.runs.summary import SweepSummary, job_notes, show_sweep, skipped_because
@@ -121,3 +122,53 @@ def test_half_written_notes_of_killed_jobs_are_swept_after_a_day(tmp_path):
     os.utime(old, (0, 0))
     SweepSummary().on_run_start(OmegaConf.create({"out": str(tmp_path)}))
     assert new.exists() and not old.exists()
+
+
+def row(metric, value, samples=20, level=20, trial=0, **more):
+    fixed = {
+        "experiment": "x",
+        "dataset": "d",
+        "encoder": "e",
+        "method": "knn",
+        "seconds": 0.1,
+        "nodes": 40,
+        "classes": 2,
+    }
+    parts = {"samples": samples, "level": level, "trial": trial, "unlabelled": 3, "short_classes": 1}
+    return {**fixed, **parts, "metric": metric, "value": value, **more}
+
+
+def test_a_headline_is_of_one_level_and_of_what_was_chosen():
+    """No average over levels, bandwidths, targets or numbers of labels."""
+    table = pd.DataFrame(
+        [row("loo", 0.2, samples=5, level=5), row("loo", 0.8), row("loo", 0.6, trial=1)]
+        + [row("loo_balanced", 0.5), row("lp", 0.3, level=1), row("lp", 0.4, level=2), row("lp", 0.9, level=5)]
+        + [row("rank_median", 30.0, scale=0.05), row("rank_median", 6.0), row("chosen_rank_median", 6.5)]
+        + [row("spearman", 0.7, target="mst", estimator="mst"), row("spearman", 0.1, target="two_nn", estimator="mst")]
+        + [row("components", 3.0)]
+    )
+    shown = {" ".join(title.split()): value for title, value in headline(table).loc["knn"].items()}
+    assert shown == pytest.approx(
+        {"loo": 0.7, "loo balanced": 0.5, "lp 1 label": 0.3, "lp 5 labels": 0.9, "Spearman: rank and mst": 0.7}
+        | {"rank at the chosen sigma": 6.5, "pieces": 3.0, "median rank": 6.0, "seconds": 0.1}
+    )
+    said = remarks(table)
+    assert said.startswith("mean of 2 trial(s) with 20 per class; 40 nodes in 2 classes; 1 classes have fewer")
+    everything = pd.concat([table, pd.DataFrame([row("loo", 0.9, samples=0, level=0)])])
+    assert headline(everything)["loo"].tolist() == [0.9] and "with all nodes" in remarks(everything)
+
+
+def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_path, monkeypatch, capfd):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
+    data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
+    assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELLED
+    assert "x has no labels, and these evaluations need them: loo" in capfd.readouterr().out
+    codes = iter([0, command.UNLABELLED])
+    monkeypatch.setattr(command.subprocess, "run", lambda *a, **k: types.SimpleNamespace(returncode=next(codes)))
+    assert call(monkeypatch, "experiment=regimes,loo", *data) == 0
+    assert "Left out, since they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
+
+
+def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
+    assert call(monkeypatch, "bandwidth.gama=1", f"out={tmp_path}") == 1
+    assert "there is no setting bandwidth.gama; did you mean bandwidth.gamma?" in capsys.readouterr().err
