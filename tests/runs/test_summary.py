@@ -2,7 +2,10 @@
 
 import os
 import sys
+import types
 
+import numpy as np
+import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 

@@ -53,3 +53,19 @@ def test_upload_sends_finished_runs_once(tmp_path, monkeypatch, capsys):
     assert "1 run(s) written, not sent, 1 there already" in capsys.readouterr().out
     assert upload(monkeypatch, tmp_path / "nowhere", "--offline") == 1
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_what_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch, capsys):
+    import wandb
+
+    assert upload(monkeypatch, tmp_path, "--offline", "--dashboard", "--entity", "me") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+    def unreachable(folder, logger):
+        raise wandb.errors.CommError("failed to connect:\nno route to host")
+
+    monkeypatch.setattr(upload_module, "upload_runs", unreachable)
+    monkeypatch.setattr(upload_module, "has_key", lambda: True)
+    assert upload(monkeypatch, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "W&B did not answer (failed to connect: no route to host)" in said
