@@ -10,7 +10,7 @@ from asbc.embeddings import Clinc100
 from asbc.files import write_whole
 from asbc.report import contrasts, figures
 from asbc.report.exhibit import run
-from asbc.report.glossary import markdown
+from asbc.report.glossary import glossary_markdown
 from asbc.report.style import BLUE, INK, RED, label, style
 from asbc.report.table import Table, interval
 
@@ -85,5 +85,5 @@ if __name__ == "__main__":
     ((_, part),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
     table = results(part)
     text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
-    text = between(text, WORDS, WORDS_END, markdown())
+    text = between(text, WORDS, WORDS_END, glossary_markdown())
     write_whole(PAGE, lambda path: path.write_text(text))

@@ -10,7 +10,7 @@ import pytest
 
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import FIGURES
-from asbc.report.glossary import TERMS, markdown
+from asbc.report.glossary import WORDS, glossary_markdown
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES
 
@@ -38,8 +38,8 @@ def test_the_figures_are_small():
 
 def test_the_glossary_is_what_its_script_writes():
     shown = TEXT.partition("<!-- glossary -->")[2].partition("<!-- end of glossary -->")[0].strip()
-    assert shown == markdown()
-    assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(TERMS)
+    assert shown == glossary_markdown()
+    assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(WORDS)
 
 
 def test_the_table_is_what_its_script_writes(outputs):
