@@ -23,6 +23,7 @@ from asbc.neighbors.types import Neighbors
 from asbc.rows import Rows, solve_rows
 from asbc.validation import (
     LARGEST_SEED,
+    MOST_REPETITIONS,
     Floats,
     as_vectors,
     check_k,
@@ -357,7 +358,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
             )
         k_cand = whole_number(self.k_cand, "k_cand", 8)
         whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
-        whole_number(self.n_rep, "n_rep", 1)
+        whole_number(self.n_rep, "n_rep", 1, MOST_REPETITIONS)
         check_recall(self.recall)
         check_search(self.search, 2**40, self.search_options or {})
         true_or_false(self.sharpen, "sharpen")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
-from asbc.validation import LARGEST_SEED, Floats, one_of, whole_number
+from asbc.validation import LARGEST_SEED, MOST_REPETITIONS, Floats, one_of, whole_number
 
 SMALLEST_TREE = 8  # neighbours that a spanning-tree dimension needs
 ESTIMATORS = ("mst", "levina_bickel", "two_nn")
@@ -73,7 +73,7 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
         raise ValueError(
             f"neighbors must have k of at least {SMALLEST_TREE} for a spanning-tree dimension; got {neighbors.k}."
         )
-    n_rep, seed = whole_number(n_rep, "n_rep", 1), whole_number(seed, "seed", 0, LARGEST_SEED)
+    n_rep, seed = whole_number(n_rep, "n_rep", 1, MOST_REPETITIONS), whole_number(seed, "seed", 0, LARGEST_SEED)
     sizes = subset_sizes(neighbors.k)
     nodes = _names(neighbors)
     out = np.empty(neighbors.n)
@@ -247,7 +247,7 @@ class Dimension:
 
     def __post_init__(self) -> None:
         one_of(self.estimator, "estimator", ESTIMATORS)
-        whole_number(self.n_rep, "n_rep", 1)
+        whole_number(self.n_rep, "n_rep", 1, MOST_REPETITIONS)
         whole_number(self.k, "k", 2)
 
     @property

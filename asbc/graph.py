@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from asbc.neighbors.types import Neighbors, check_type
-from asbc.validation import one_of, whole_number
+from asbc.validation import MOST_NODES, one_of, weight_rows, whole_number
 from asbc.weights import Matrix, normalize_weights
 
 SYMMETRIES = ("max", "mean", None)
@@ -51,17 +51,9 @@ def to_graph(
     """
     check_type(neighbors)
     one_of(symmetrize, "symmetrize", SYMMETRIES)
-    weights = np.asarray(weights, float)
-    if weights.shape != neighbors.indices.shape:
-        raise ValueError(
-            f"weights must have the shape {neighbors.indices.shape} of the neighbours; got {weights.shape}."
-        )
-    good = np.isfinite(weights) & (weights >= 0)
-    if not good.all():
-        node = int(np.argmin(good.all(axis=1)))
-        raise ValueError(f"weights must be finite and at least 0; node {node} has {weights[node][~good[node]][0]}.")
+    weights = weight_rows(weights, neighbors.indices.shape)
     n, k = weights.shape
-    shape = (n, n if n_columns is None else whole_number(n_columns, "n_columns", 1))
+    shape = (n, n if n_columns is None else whole_number(n_columns, "n_columns", 1, MOST_NODES))
     last = int(neighbors.indices.max(initial=-1))
     if last >= shape[1]:
         raise ValueError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from contextlib import suppress
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from scipy import sparse
 
 Floats = NDArray[np.floating]
 
+MOST_NODES = 2**48  # more than any disk holds
+MOST_REPETITIONS = 100_000  # permutations per node; the memory of a block grows with them
+MOST_CLASSES = 1_000_000  # tables have a column for each
+MOST_GRID = 100_000  # bandwidths considered per node
 LARGEST_SEED = 2**63 - 1  # the largest whole number that compiled code takes
 STRIP_BYTES = 32 * 2**20  # bytes, 32 MB: the largest temporary array that a pass over all rows makes
 
@@ -76,6 +81,83 @@ def plain_array(X: Any, name: str = "X") -> Any:
     return X
 
 
+def real_array(values: Any, name: str) -> NDArray[np.float64]:
+    """`values` as an array of float64; what is masked, or is no real number, is refused."""
+    values = plain_array(values, name)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.array(None)
+    if array.dtype.kind not in "fiub" or sparse.issparse(values):
+        raise TypeError(f"{name} must be a number or an array of real numbers; got {_what(values)}.")
+    return array.astype(np.float64, copy=False)
+
+
+def weight_rows(weights: Any, shape: tuple[int, ...] | None = None, name: str = "weights") -> NDArray[np.float64]:
+    """Weights as an (n, k) array of float64, finite and at least 0; `shape` is the one wanted, None takes any."""
+    array = real_array(weights, name)
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have the shape {shape} of the neighbours; got {array.shape}.")
+    if array.ndim != 2 or not array.shape[1]:
+        raise ValueError(f"{name} must have shape (n, k), a row per node; got {array.shape}.")
+    # The smallest tells whether any is negative or NaN, the largest whether any is infinite.
+    if array.size and not (array.min() >= 0 and array.max() < np.inf):
+        good = np.isfinite(array) & (array >= 0)
+        node = int(np.argmin(good.all(axis=1)))
+        raise ValueError(f"{name} must be finite and at least 0; node {node} has {array[node][~good[node]][0]}.")
+    return array
+
+
+def neighbor_ids(indices: Any, n: int, name: str = "indices") -> NDArray[np.integer]:
+    """Neighbours of each node as an (m, k) array of whole numbers that are among the `n` nodes there are."""
+    array = np.asarray(plain_array(indices, name))
+    if array.dtype.kind not in "iu" or array.ndim != 2 or not array.shape[1]:
+        raise ValueError(f"{name} must be whole numbers of shape (n, k); got {array.dtype} of shape {array.shape}.")
+    if array.size and (array.min() < 0 or array.max() >= n):
+        row = int(np.argmax(((array < 0) | (array >= n)).any(axis=1)))
+        raise ValueError(
+            f"{name} must lie between 0 and {n - 1}; row {row} has {array[row].min()} to {array[row].max()}."
+        )
+    return array
+
+
+def class_numbers(codes: Any, n: int | None, name: str = "codes", *, least: int = 0) -> NDArray[np.int64]:
+    """Class numbers (n,) of n nodes, each of at least `least`, as int64; None for n takes any number of nodes."""
+    array = np.asarray(plain_array(codes, name))
+    if array.dtype.kind not in "iu" or array.ndim != 1 or n not in (None, len(array)):
+        wanted = "(n,)" if n is None else f"({n},)"
+        raise ValueError(f"{name} must be whole numbers of shape {wanted}; got {array.dtype} of shape {array.shape}.")
+    if len(array) and (array.min() < least or array.max() >= MOST_CLASSES):
+        found = f"{array.min()} to {array.max()}"
+        raise ValueError(f"{name} must be class numbers from {least} to {MOST_CLASSES - 1}; got {found}.")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def square_graph(graph: Any, name: str = "graph") -> sparse.csr_array:
+    """A graph as a CSR array (n, n) of real numbers, finite and at least 0."""
+    graph = plain_array(graph, name)
+    dense = isinstance(graph, np.ndarray) and graph.ndim == 2
+    if not (sparse.issparse(graph) or dense) or graph.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must be a sparse matrix of real numbers, one row and column per node; got {_what(graph)}."
+        )
+    if len(graph.shape) != 2 or graph.shape[0] != graph.shape[1] or not graph.shape[0]:
+        raise ValueError(f"{name} must be square and not empty; got shape {graph.shape}.")
+    found = sparse.csr_array(graph)
+    if found.nnz and not (found.data.min() >= 0 and found.data.max() < np.inf):
+        bad = int(np.flatnonzero(~(np.isfinite(found.data) & (found.data >= 0)))[0])
+        row = int(np.searchsorted(found.indptr, bad, side="right")) - 1
+        raise ValueError(f"{name} must have finite entries of 0 or more; node {row} has {found.data[bad]}")
+    return found
+
+
+def _what(value: Any) -> str:
+    if isinstance(value, np.ndarray) or sparse.issparse(value):
+        return f"{type(value).__name__} of {value.dtype} and shape {value.shape}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__}"
+
+
 def normalize(X: ArrayLike, name: str = "X") -> Floats:
     """Scale the rows of `X` to unit length.
 
@@ -115,7 +197,9 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
 
 def whole_number(value: Any, name: str, low: int, high: int | None = None, what: str = "") -> int:
     """`value` as an int between `low` and `high`; `what` says in words what the upper limit is."""
-    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    # A large int is no float, so the two are told apart.
+    whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+    whole = whole and not isinstance(value, bool | np.bool_)
     if not whole or value < low or (high is not None and value > high):
         limits = f"of at least {low}" if high is None else f"from {low} to {high}{what and ', ' + what}"
         raise ValueError(f"{name} must be a whole number {limits}; got {value!r}.")
@@ -124,9 +208,13 @@ def whole_number(value: Any, name: str, low: int, high: int | None = None, what:
 
 def positive_number(value: Any, name: str) -> float:
     """`value` as a float above 0."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)) or value <= 0:
+    number = 0.0
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an int that is larger than any float
+            number = float(value)
+    if not 0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
-    return float(value)
+    return number
 
 
 def true_or_false(value: Any, name: str) -> bool:
@@ -154,7 +242,7 @@ def check_k(k: Any, n: int, name: str = "k") -> int:
 
 def numbers_per_node(values: ArrayLike, n: int, name: str) -> NDArray[np.float64]:
     """`values` as an (n,) array of positive, finite numbers."""
-    array = np.asarray(values, float)
+    array = real_array(values, name)
     if array.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), one number per node; got {array.shape}.")
     good = np.isfinite(array) & (array > 0)
@@ -169,10 +257,7 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares neithe
 
 def sigma_per_node(sigma: ArrayLike, n: int, name: str = "sigma") -> NDArray[np.float64]:
     """Bandwidths as an (n,) array; one number stands for all nodes."""
-    try:
-        values = np.asarray(sigma, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or an array of numbers; got {sigma!r}.") from None
+    values = real_array(sigma, name)
     one = values.ndim == 0
     if one:
         values = np.full(n, float(values))

@@ -14,7 +14,7 @@ from asbc.bandwidth.perplexity import Perplexity
 from asbc.bandwidth.rule import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
-from asbc.validation import one_of, positive_number, sigma_per_node, whole_number
+from asbc.validation import one_of, positive_number, real_array, sigma_per_node, weight_rows, whole_number
 
 Matrix = NDArray[np.float64]
 
@@ -106,7 +106,7 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
     if neighbor_sigma is None:
         scale = sigma[:, None] ** 2
     else:
-        of_rows = np.asarray(neighbor_sigma, float)
+        of_rows = real_array(neighbor_sigma, "neighbor_sigma")
         last = int(neighbors.indices.max(initial=-1))
         if of_rows.ndim != 1 or len(of_rows) <= last:
             raise ValueError(
@@ -232,12 +232,21 @@ def row_weights(
     if not isinstance(choice, BandwidthChoice):
         raise TypeError(f"choice must be asbc.BandwidthChoice, as a rule selects it; got {type(choice).__name__}.")
     fitted = choice if fitted is None else fitted
+    if not isinstance(fitted, BandwidthChoice):
+        raise TypeError(f"fitted must be asbc.BandwidthChoice, as a rule selects it; got {type(fitted).__name__}.")
     if kind == "nnk":
         weights = nnk_weights(X, neighbors, choice.sigma, k_min=k_min)
     else:
         weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
     if choice.reweight is not None and fitted.reweight is not None:
-        weights *= choice.reweight[:, None] * fitted.reweight[neighbors.indices]
+        own, others = real_array(choice.reweight, "choice.reweight"), real_array(fitted.reweight, "fitted.reweight")
+        last = int(neighbors.indices.max())
+        if own.shape != (neighbors.n,) or others.ndim != 1 or len(others) <= last:
+            raise ValueError(
+                f"choice and fitted must have one reweight per node, {neighbors.n} and more than {last}; "
+                f"got shapes {own.shape} and {others.shape}."
+            )
+        weights *= own[:, None] * others[neighbors.indices]
     warn_of_empty_rows(count_empty(weights), neighbors.n)
     return weights
 
@@ -331,7 +340,7 @@ def normalize_weights(weights: Matrix) -> Matrix:
     array([[0.25, 0.75],
            [0.  , 0.  ]])
     """
-    weights = np.asarray(weights, float)
+    weights = weight_rows(weights)
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
 
@@ -370,11 +379,11 @@ def sharpen(weights: ArrayLike, sigma: ArrayLike, *, center: float | None = None
     array([[0.1 , 0.9 ],
            [0.25, 0.75]])
     """
-    weights = np.asarray(weights, float)
+    weights = weight_rows(weights)
     sigma = sigma_per_node(sigma, len(weights))
     center = float(np.median(sigma)) if center is None else positive_number(center, "center")
     power = np.clip(center / sigma, 0.2, 2.0)[:, None]
     # Rows are scaled by their largest entry first, so that powers neither overflow nor lose small weights.
-    largest = weights.max(axis=1, keepdims=True)
+    largest = weights.max(axis=1, keepdims=True, initial=0)
     scaled = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)
     return normalize_weights(np.power(scaled, power, where=scaled > 0, out=np.zeros_like(scaled)))

@@ -91,7 +91,7 @@ def test_bad_arguments(geometry):
     X, neighbors, _ = geometry
     with pytest.raises(ValueError, match="k of at least 8 for a spanning-tree dimension; got 7"):
         asbc.dim_mst(X, neighbors.head(7))
-    with pytest.raises(ValueError, match="n_rep must be a whole number of at least 1; got 0"):
+    with pytest.raises(ValueError, match="n_rep must be a whole number from 1 to 100000; got 0"):
         asbc.dim_mst(X, neighbors, n_rep=0)
     with pytest.raises(ValueError, match="seed must be a whole number from 0 to 9223372036854775807; got -1"):
         asbc.dim_mst(X, neighbors, seed=-1)

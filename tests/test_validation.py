@@ -10,12 +10,16 @@ from asbc import validation
 from asbc.validation import (
     as_vectors,
     check_k,
+    class_numbers,
+    neighbor_ids,
     normalize,
     numbers_per_node,
     one_of,
     positive_number,
     sigma_per_node,
+    square_graph,
     true_or_false,
+    weight_rows,
     whole_number,
 )
 
@@ -153,7 +157,7 @@ def test_one_positive_number_per_node():
 def test_one_bandwidth_for_all_nodes_or_one_each():
     assert sigma_per_node(2, 3).tolist() == [2, 2, 2]
     assert sigma_per_node([1, 2, 3], 3).tolist() == [1, 2, 3]
-    with pytest.raises(TypeError, match="width must be a number or an array of numbers; got 'wide'"):
+    with pytest.raises(TypeError, match="width must be a number or an array of real numbers; got 'wide'"):
         sigma_per_node("wide", 3, "width")
     with pytest.raises(ValueError, match=r"width must be one number or have shape \(3,\).*got \(2,\)"):
         sigma_per_node([1, 2], 3, "width")
@@ -167,3 +171,35 @@ def test_bandwidths_whose_squares_are_no_numbers_are_refused():
         sigma_per_node(1e-160, 3)
     with pytest.raises(ValueError, match=r"node 1 has 1e\+160\. Scale X"):
         sigma_per_node([1, 1e160, 1], 3)
+
+
+def test_whole_numbers_may_be_larger_than_any_float():
+    assert whole_number(10**400, "k", 1) == 10**400
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 9; got 10000"):
+        whole_number(10**400, "k", 1, 9)
+    with pytest.raises(ValueError, match="sigma must be a positive number"):
+        positive_number(10**400, "sigma")
+
+
+def test_ids_classes_weights_and_graphs_at_the_door():
+    ids = np.array([[1, 2], [0, 2], [0, 1]])
+    assert neighbor_ids(ids, 3) is ids
+    for wrong in (ids - 1, ids + 1, ids.astype(float), ids[0], ids[:, :0], np.ma.masked_less(ids, 1)):
+        with pytest.raises(ValueError, match="indices must"):
+            neighbor_ids(wrong, 3)
+    assert class_numbers([0, 2, 1], 3).dtype == np.int64
+    for wrong in ([0, -1, 1], [0, 1], [0.0, 1.0, 2.0], [0, 1, 10**7], 5):
+        with pytest.raises(ValueError, match="codes must"):
+            class_numbers(wrong, 3)
+    assert class_numbers([0, -1, 1], 3, least=-1).tolist() == [0, -1, 1]
+    for wrong in ([[1.0, -1.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [1.0], np.ma.masked_less([[1.0, 2.0]], 2)):
+        with pytest.raises(ValueError, match="weights must"):
+            weight_rows(wrong)
+    with pytest.raises(TypeError, match="weights must be a number or an array of real numbers"):
+        weight_rows([["a"]])
+    assert square_graph(np.eye(2)).nnz == 2
+    for wrong in (-np.eye(2), np.ones((2, 3)), np.full((2, 2), np.nan)):
+        with pytest.raises(ValueError, match="graph must"):
+            square_graph(wrong)
+    with pytest.raises(TypeError, match="graph must be a sparse matrix of real numbers"):
+        square_graph("x")

@@ -126,7 +126,7 @@ def test_other_bad_arguments(geometry, choice):
     X, neighbors, _ = geometry
     with pytest.raises(ValueError, match=r"sigma must be one number or have shape \(240,\).*got \(3,\)"):
         asbc.nnk_weights(X, neighbors, np.ones(3))
-    with pytest.raises(TypeError, match="sigma must be a number or an array of numbers; got 'a'"):
+    with pytest.raises(TypeError, match="sigma must be a number or an array of real numbers; got 'a'"):
         asbc.nnk_weights(X, neighbors, "a")
     with pytest.raises(ValueError, match="k_min must be a whole number from 0 to 30"):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)

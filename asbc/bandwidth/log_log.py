@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from asbc.bandwidth.resolved import Global
 from asbc.bandwidth.rule import Summary, check_dimension, neighbor_number
 from asbc.neighbors.types import kth_distance
-from asbc.validation import one_of, whole_number
+from asbc.validation import MOST_GRID, one_of, whole_number
 
 ROWS_AT_ONCE = 65536  # nodes whose distances are read together: all of them may lie on disk and not fit into memory
 
@@ -94,7 +94,7 @@ class LogLog(Global):
         return curve_summary(neighbors, neighbor_number(self.k_mle, neighbors, "k_mle"))
 
     def one_sigma(self, summary):
-        n_grid = whole_number(self.n_grid, "n_grid", 3)
+        n_grid = whole_number(self.n_grid, "n_grid", 3, MOST_GRID)
         return LogLogCurve(summary, n_grid).steepest() if summary["at_last"].any() else (0.0, False)
 
 
@@ -156,7 +156,7 @@ class DimensionMatching(Global):
             widest = float(summary["nearest"].max())
             return (widest, False) if widest > 0 else (float(summary["at_last"].max()), True)
         target = float(np.median(summary["dimension"]))
-        n_grid = whole_number(self.n_grid, "n_grid", 3)
+        n_grid = whole_number(self.n_grid, "n_grid", 3, MOST_GRID)
         if not summary["at_last"].any():
             return 0.0, False
         curve = LogLogCurve(summary, n_grid)

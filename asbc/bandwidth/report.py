@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.bandwidth.rule import BandwidthChoice, check_dimension, geometric_grid
 from asbc.kernels import criterion
-from asbc.neighbors.types import Neighbors, neighborhoods
-from asbc.validation import Floats, sigma_per_node
+from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
+from asbc.validation import Floats, real_array, sigma_per_node
 
 
 def effective_rank(K: ArrayLike) -> float:
@@ -36,7 +36,7 @@ def effective_rank(K: ArrayLike) -> float:
     >>> round(asbc.effective_rank(np.ones((5, 5))), 6)  # all alike
     1.0
     """
-    K = np.asarray(K, float)
+    K = real_array(K, "K")
     if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
         raise ValueError(f"K must be a square matrix; got shape {K.shape}.")
     if not np.isfinite(K).all():
@@ -95,6 +95,7 @@ def report_at(
     >>> choice.effective_rank[:2].round(6)  # so narrow a kernel sees ten separate neighbours
     array([10., 10.])
     """
+    X = vectors_for(X, neighbors)
     sigma = sigma_per_node(sigma, neighbors.n)
     at_edge = np.zeros(neighbors.n, bool) if at_edge is None else at_edge
     target = np.full(neighbors.n, np.nan) if dimension is None else check_dimension(dimension, neighbors)

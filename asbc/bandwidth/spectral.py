@@ -14,7 +14,7 @@ from asbc.bandwidth.rule import (
 )
 from asbc.kernels import criterion
 from asbc.neighbors.types import neighborhoods
-from asbc.validation import positive_number, true_or_false, whole_number
+from asbc.validation import MOST_GRID, positive_number, true_or_false, whole_number
 
 
 class SpectralBandwidth(Bandwidth):
@@ -82,7 +82,7 @@ class SpectralBandwidth(Bandwidth):
 
     def choose(self, X, neighbors, dimension):
         gamma = positive_number(self.gamma, "gamma")
-        n_grid = whole_number(self.n_grid, "n_grid", 2)
+        n_grid = whole_number(self.n_grid, "n_grid", 2, MOST_GRID)
         low, high = positive_number(self.low, "low"), positive_number(self.high, "high")
         if low >= high:
             raise ValueError(f"low must be below high; got low={low} and high={high}.")

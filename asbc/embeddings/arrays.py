@@ -88,7 +88,7 @@ def read_array(path: Path) -> NDArray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
-    except (ValueError, EOFError, OSError) as error:
+    except Exception as error:  # NumPy reads the header as Python code, which damaged can fail in many ways
         raise ValueError(f"{path}: not a .npy file of plain numbers or strings ({error})") from error
 
 

@@ -178,6 +178,8 @@ class Draft:
         }
         complete["check"] = json_crc32(complete)
         with writing_to(target.parent):
+            for leftover in self.folder.glob(".*"):  # of a job that was killed while it wrote the manifest
+                leftover.unlink()
             write_whole(
                 self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")
             )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from asbc.kernels.criterion import evaluate_all_at
-from asbc.neighbors.types import Neighbors, neighborhoods
+from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
+from asbc.validation import sigma_per_node, square_graph
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,7 @@ def graph_health(graph: Any) -> GraphShape:
     >>> shape.components, shape.isolated, shape.edges
     (2, 1, 2)
     """
-    W = sp.csr_array(graph, copy=True)
-    if W.shape[0] != W.shape[1] or W.shape[0] == 0:
-        raise ValueError(f"graph must be square and not empty; got shape {W.shape}")
+    W = square_graph(graph).copy()
     W.eliminate_zeros()
     degree = np.diff(W.indptr)
     reached = np.bincount(W.indices, minlength=W.shape[0])
@@ -107,10 +105,9 @@ def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) ->
     >>> [f"{value:.1e}" for value in condition]  # the neighbours of the last node coincide
     ['1.0e+00', '1.0e+00', '4.5e+15']
     """
-    width = np.array(np.broadcast_to(np.asarray(sigma, dtype=np.float64), (neighbors.n,)))
-    if not (width > 0).all():
-        raise ValueError(f"sigma must be above 0 everywhere; got a smallest value of {width.min()}")
+    vectors = vectors_for(X, neighbors)
+    width = sigma_per_node(sigma, neighbors.n)
     out = np.empty(neighbors.n)
-    for rows, pairs in neighborhoods(X, neighbors):
+    for rows, pairs in neighborhoods(vectors, neighbors):
         out[rows] = evaluate_all_at(pairs, width[rows], neighbors.k)[2]
     return out

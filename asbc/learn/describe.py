@@ -217,8 +217,8 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
     codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
     if vectors is None and isinstance(source, GraphBuilder):
         vectors = source.vectors_
-    if vectors is not None and np.shape(vectors)[0] != n:
-        raise ValueError(f"vectors must have one row per node: {n} wanted, got {np.shape(vectors)[0]}.")
+    if vectors is not None and (np.ndim(vectors) != 2 or np.shape(vectors)[0] != n):
+        raise ValueError(f"vectors must have one row per node, shape ({n}, d); got shape {np.shape(vectors)}.")
 
     scale = np.empty(n)
     levina = np.empty(n)

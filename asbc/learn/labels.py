@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.validation import class_numbers, plain_array, whole_number
+
 
 def encode_labels(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None
@@ -41,8 +43,8 @@ def encode_labels(
     """
     if labels is None:
         raise ValueError("labels is None; this evaluation needs one label per node")
-    array = np.asarray(labels)
-    if array.ndim != 1:
+    array = np.asarray(plain_array(labels, "labels"))
+    if array.ndim != 1 or not len(array):
         raise ValueError(f"labels must be one label per node, shape (n,); got shape {array.shape}")
     if n is not None and len(array) != n:
         raise ValueError(f"labels must have one entry per node: {n} wanted, got {len(array)}")
@@ -93,8 +95,12 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
     >>> codes[shown]
     array([0, 0, 1, 1])
     """
-    if per_class < 1:
-        raise ValueError(f"per_class must be at least 1; got {per_class}")
+    per_class = whole_number(per_class, "per_class", 1)
+    codes = class_numbers(codes, None, least=-1)
+    if not (codes >= 0).any():
+        raise ValueError("codes must have at least one labelled node; got none")
+    for number in seed if isinstance(seed, Sequence) else [seed]:
+        whole_number(number, "seed", 0)
     counts = np.bincount(codes[codes >= 0])
     if (counts <= per_class).all():
         raise ValueError(f"per_class={per_class} would show every label; none would be left to predict")

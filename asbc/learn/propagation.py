@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, propagate_strips
 from asbc.learn.labels import encode_labels
-from asbc.validation import whole_number
+from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, whole_number
 
 STRIP_BYTES = 256 * 2**20  # of the scores that are iterated together, if one strip per thread does not take more
 
@@ -54,6 +54,13 @@ class Propagation:
     converged: bool
 
 
+def _flags(shown: Any, n: int) -> NDArray[np.bool_]:
+    flags = np.asarray(plain_array(shown, "shown"))
+    if flags.shape != (n,) or flags.dtype.kind not in "biu":
+        raise ValueError(f"shown must be True or False for each of {n} nodes; got {flags.dtype} of shape {flags.shape}")
+    return flags.astype(bool)
+
+
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
     """The matrix that spreads labels: the graph with rows normalised, and those of labelled nodes emptied.
 
@@ -86,13 +93,8 @@ def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
            [0.5, 0. , 0.5],
            [0. , 1. , 0. ]])
     """
-    W = sp.csr_array(graph).astype(np.float64)
-    if W.shape[0] != W.shape[1]:
-        raise ValueError(f"graph must be square; got shape {W.shape}")
-    if len(W.data) and (not np.isfinite(W.data).all() or W.data.min() < 0):
-        bad = int(np.flatnonzero(~(np.isfinite(W.data) & (W.data >= 0)))[0])
-        row = int(np.searchsorted(W.indptr, bad, side="right")) - 1
-        raise ValueError(f"graph must have finite entries of 0 or more; node {row} has {W.data[bad]}")
+    W = square_graph(graph).astype(np.float64)
+    shown = _flags(shown, W.shape[0])
     degree = np.asarray(W.sum(axis=1)).reshape(-1)
     scale = np.where((degree > 0) & ~shown, 1.0 / np.where(degree > 0, degree, 1.0), 0.0)
     P = sp.csr_array(sp.diags_array(scale) @ W)
@@ -154,12 +156,13 @@ def propagate(
     >>> propagate(W, np.array([0, 0, 1, 1]), np.array([True, False, False, True])).predicted
     array([0, 0, 1, 1])
     """
-    shown = np.asarray(shown, dtype=bool)
-    codes = np.asarray(codes, dtype=np.int64)
+    graph = square_graph(graph)
     n = int(graph.shape[0])
-    if codes.shape != (n,) or shown.shape != (n,):
+    shown = _flags(shown, n)
+    codes = np.asarray(plain_array(codes, "codes"))
+    if codes.shape != (n,) or codes.dtype.kind not in "iu":
         raise ValueError(
-            f"codes and shown must have one entry per node, shape ({n},); got {codes.shape} and {shown.shape}"
+            f"codes must be whole numbers, one per node, shape ({n},); got {codes.dtype} of shape {codes.shape}"
         )
     if not shown.any():
         raise ValueError("shown must name at least one labelled node; got none")
@@ -167,8 +170,11 @@ def propagate(
         raise ValueError(f"alpha must lie between 0 and 1; got {alpha!r}")
     if not isinstance(tol, Real) or not 0 <= tol < np.inf:
         raise ValueError(f"tol must be a number of at least 0; got {tol!r}")
-    max_rounds = whole_number(max_rounds, "max_rounds", 1)
-    c = int(codes.max()) + 1 if n_classes is None else n_classes
+    max_rounds = whole_number(max_rounds, "max_rounds", 1, 2**31 - 1)
+    class_numbers(np.where(shown, codes, 0), n)
+    c = whole_number(codes.max() + 1 if n_classes is None else n_classes, "n_classes", 1, MOST_CLASSES)
+    if codes[shown].max() >= c:
+        raise ValueError(f"codes must be below n_classes={c} where shown; got {codes[shown].max()}")
     P = transition(graph, shown)
     seen = np.flatnonzero(shown)
     bound = max(1.0, alpha / (1.0 - alpha))
@@ -228,8 +234,9 @@ def propagation_hits(
     >>> hits[~shown]
     array([False,  True])
     """
+    graph = square_graph(graph)
     codes, classes = encode_labels(labels, graph.shape[0])  # type: ignore[arg-type]
-    shown = np.asarray(shown, dtype=bool)
+    shown = _flags(shown, graph.shape[0])
     if shown.all():
         raise ValueError("shown names every node; none is left to predict")
     result = propagate(graph, codes, shown, n_classes=len(classes), **options)

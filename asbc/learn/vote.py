@@ -11,6 +11,7 @@ from scipy import sparse
 
 from asbc.kernels.vote import TIE, vote
 from asbc.learn.labels import encode_labels
+from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -43,15 +44,12 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     >>> loo_predict(neighbors.indices, weights, np.array([0, 0, 1, 1]))
     array([0, 1, 0, 1])
     """
-    indices = np.ascontiguousarray(indices)
-    weights = np.ascontiguousarray(weights, dtype=np.float64)
-    if indices.ndim != 2 or indices.shape != weights.shape:
-        raise ValueError(f"indices and weights must have one shape (n, k); got {indices.shape} and {weights.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("weights must be finite and 0 or more")
-    codes = np.ascontiguousarray(codes, dtype=np.int64)
+    codes = class_numbers(codes, None, least=-1)
+    indices = np.ascontiguousarray(neighbor_ids(indices, len(codes)))
+    weights = np.ascontiguousarray(weight_rows(weights, indices.shape))
     if (codes < 0).any():
         weights = np.where(codes[indices] >= 0, weights, 0.0)
+    return vote(indices, weights, codes)
     return vote(indices, weights, codes)
 
 
@@ -85,7 +83,8 @@ def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) ->
     >>> loo_hits(neighbors.indices, asbc.uniform_weights(neighbors), ["cat", "cat", "dog", "dog"])
     array([ True,  True,  True,  True])
     """
-    codes, classes = encode_labels(labels, len(indices))  # type: ignore[arg-type]
+    indices = np.asarray(indices)
+    codes, classes = encode_labels(labels, len(indices) if indices.ndim else 0)  # type: ignore[arg-type]
     single = np.flatnonzero(np.bincount(codes) == 1)
     if len(single):
         shown = ", ".join(str(classes[c]) for c in single[:5]) + (", ..." if len(single) > 5 else "")
@@ -162,9 +161,10 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
     >>> graph_vote(sparse.csr_array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), np.array([0, 1, 2]))
     array([1, 0, 0])
     """
+    graph = square_graph(graph)
     n = graph.shape[0]
-    if graph.shape != (n, n) or codes.shape != (n,):
-        raise ValueError(f"graph must be square with one entry of codes per node; got {graph.shape} and {codes.shape}.")
+    codes = class_numbers(codes, n, least=-1)
+    block = whole_number(block, "block", 1)
     voters = np.flatnonzero(codes >= 0)
     ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))
     out = np.full(n, -1, dtype=np.int64)

@@ -35,6 +35,8 @@ def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, i
     The options of ``"auto"`` are those of ``"ivf"``.
     """
     one_of(search, "search", SEARCHES)
+    if not isinstance(options, Mapping):
+        raise TypeError(f"search_options must be a mapping such as {{'n_probe': 16}}; got {options!r}.")
     kind = "ivf" if search == "auto" else search
     known = OPTIONS[kind]
     for name, value in options.items():

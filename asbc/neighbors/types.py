@@ -12,7 +12,7 @@ from scipy import sparse
 
 from asbc.kernels.distances import listed_distances, neighborhood_distances, pair_count
 from asbc.kernels.threads import NODES_PER_TASK
-from asbc.validation import Floats, as_vectors, true_or_false, whole_number
+from asbc.validation import MOST_NODES, Floats, as_vectors, plain_array, true_or_false, whole_number
 
 # Nodes are worked on in blocks that give every thread this many tasks of NODES_PER_TASK nodes, so that threads finish
 # at about the same time.
@@ -94,6 +94,7 @@ class Neighbors:
                [0],
                [1]])
         """
+        check_type(self)
         k = whole_number(k, "k", 1, self.k, "the neighbours there are")
         nearest = np.ascontiguousarray(self.indices[:, :k]), np.ascontiguousarray(self.distances[:, :k])
         return _as_sound_as(self, Neighbors(*nearest, self.first))
@@ -125,6 +126,9 @@ class Neighbors:
         (array([[0, 2],
                [1, 0]]), 1)
         """
+        check_type(self)
+        start = whole_number(start, "start", 0, self.n, "the nodes there are")
+        stop = whole_number(stop, "stop", start, self.n, "the nodes there are")
         part = Neighbors(
             self.indices[start:stop],
             self.distances[start:stop],
@@ -162,6 +166,7 @@ class Neighbors:
                [1., 0., 0.],
                [0., 2., 0.]])
         """
+        check_type(self)
         indices, distances = self.indices, self.distances
         if true_or_false(include_self, "include_self"):
             if self.first is None:
@@ -169,7 +174,11 @@ class Neighbors:
             own = np.arange(self.first, self.first + self.n)[:, None]
             indices = np.concatenate([own, indices], axis=1)
             distances = np.concatenate([np.zeros((self.n, 1)), distances], axis=1)
-        columns = self.n if n_columns is None else whole_number(n_columns, "n_columns", 1)
+        columns = self.n if n_columns is None else whole_number(n_columns, "n_columns", 1, MOST_NODES)
+        if indices.max() >= columns:
+            raise ValueError(
+                f"n_columns must be more than {indices.max()}, the last row of X referred to; got {columns}."
+            )
         integer = np.int32 if max(indices.size, columns) < 2**31 else np.int64
         starts = np.arange(0, indices.size + 1, indices.shape[1], dtype=integer)
         parts = (np.array(distances).ravel(), indices.astype(integer).ravel(), starts)
@@ -204,6 +213,8 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
             f"{name} must have arrays as indices and distances; "
             f"got {type(indices).__name__} and {type(distances).__name__}."
         )
+    for array in (indices, distances):
+        plain_array(array, name)  # refuses masks
     if indices.ndim != 2 or indices.shape != distances.shape:
         raise ValueError(
             f"{name} must have indices and distances of one 2-dimensional shape; "
@@ -233,7 +244,7 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
     if pairs is not None and (not isinstance(pairs, np.ndarray) or pairs.shape != wanted or pairs.dtype != np.float64):
         raise ValueError(f"{name} must have pairs of shape {wanted} and dtype float64, as with_pairs gives them.")
     if neighbors.first is not None:
-        whole_number(neighbors.first, f"{name}.first", 0)
+        whole_number(neighbors.first, f"{name}.first", 0, MOST_NODES)
 
 
 def check_neighbors(X: Floats, neighbors: Neighbors) -> None:

@@ -33,7 +33,9 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
             start = file.tell()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file.") from None
-    except ValueError as error:
+    except OSError:
+        raise
+    except Exception as error:  # NumPy reads the header as Python code, which damaged can fail in many ways
         raise GraphFileError(misnamed(path) or f"{path}: not a readable .npy file ({error}).") from error
     if found_dtype.hasobject:
         raise GraphFileError(f"{path}: holds Python objects; plain numbers are wanted.")

@@ -165,9 +165,16 @@ def open_engine(engine: str, folder: str, *, scheduler: str | None = None, worke
     if scheduler is None:
         # No memory limit: Dask would count the pages of memory maps, although the system takes them back when it needs
         # memory, and would end workers for them.
-        cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
-        )
+        try:
+            cluster = LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+            )
+        except Exception as error:  # a worker that ends while it starts shows in many ways
+            reason = str(error.__cause__ or error) or type(error).__name__
+            raise EngineError(
+                f"the Dask cluster did not start: a worker ended before it was ready ({reason}). Start again, or "
+                "take the local engine."
+            ) from error
         with cluster, Client(cluster) as client:
             yield DaskEngine(_checked(client, folder))
         return

@@ -40,5 +40,5 @@ def test_condition_is_finite_for_duplicates_and_refuses_bad_sigma():
     X = np.zeros((10, 2))
     neighbors = asbc.search_neighbors(X, 9)
     assert (kernel_condition(X, neighbors, 1.0) == 1 / np.finfo(float).eps).all()
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="positive and finite"):
         kernel_condition(X, neighbors, 0.0)

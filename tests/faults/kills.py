@@ -45,15 +45,25 @@ def killed_at(number, target, arguments, folder, preload=()):
     return code != 0
 
 
+def in_a_child(function, *arguments, preload=()):
+    """Exit code and output of ``function(*arguments)`` in a process of its own, which may crash."""
+    with tempfile.TemporaryDirectory(prefix="child-") as notes:
+        return _forked(_told, (function, arguments, notes), notes, preload)
+
+
 def _run(target, arguments, folder, stop, preload):
-    zygote = _zygote(tuple(preload))
     with tempfile.TemporaryDirectory(prefix="killed-") as notes:
-        pickle.dump((_watched, (target, arguments, os.path.realpath(folder), stop, notes)), zygote.stdin)
-        zygote.stdin.flush()
-        code = zygote.stdout.readline()
-        assert code, "the process that forks the others has ended"
-        done = Path(notes, "operations").read_text().splitlines()
-        return done, int(code), Path(notes, "output").read_text(errors="replace")
+        code, output = _forked(_watched, (target, arguments, os.path.realpath(folder), stop, notes), notes, preload)
+        return Path(notes, "operations").read_text().splitlines(), code, output
+
+
+def _forked(function, arguments, notes, preload):
+    zygote = _zygote(tuple(preload))
+    pickle.dump((function, arguments), zygote.stdin)
+    zygote.stdin.flush()
+    code = zygote.stdout.readline()
+    assert code, "the process that forks the others has ended"
+    return int(code), Path(notes, "output").read_text(errors="replace")
 
 
 @functools.lru_cache
@@ -65,13 +75,17 @@ def _zygote(preload):
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **one_thread}, **pipes)
 
 
-def _watched(target, arguments, folder, stop, notes):
-    log = os.open(os.path.join(notes, "operations"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def _told(function, arguments, notes):
     output = os.open(os.path.join(notes, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(output, number)
+    function(*arguments)
+
+
+def _watched(target, arguments, folder, stop, notes):
+    log = os.open(os.path.join(notes, "operations"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _Watch(folder, stop, log).begin()
-    target(*arguments)
+    _told(target, arguments, notes)
 
 
 class _Watch:

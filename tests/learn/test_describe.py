@@ -70,7 +70,7 @@ def test_vectors_a_builder_and_a_folder_say_the_same(data, tmp_path, monkeypatch
     bare = asbc.describe(tmp_path / "built")
     assert bare.d is None and bare.effective_rank is None and bare.loo_accuracy is None
     assert "effective rank" not in repr(bare) and "vote" not in repr(bare)
-    with pytest.raises(ValueError, match="vectors must have one row per node: 300 wanted, got 10"):
+    with pytest.raises(ValueError, match=r"vectors must have one row per node, shape \(300, d\); got shape \(10"):
         asbc.describe(tmp_path / "built", vectors=X[:10])
 
 

@@ -1,0 +1,23 @@
+"""A small embedding for the fault tests."""
+
+import tempfile
+from pathlib import Path
+
+from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.embeddings.embedder import embed
+from asbc.embeddings.store import Store
+from tests.embeddings.small import Noise, tiny_encoder
+
+NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "test"}
+
+
+def run(cache):
+    """The folder of the embeddings of nine images in three batches; what is there already is not made again."""
+    encoder = tiny_encoder()
+    images = EmbeddingDataModule(Noise(9), transform=encoder.transform, image_size=(32, 32), batch_size=3)
+    return embed(encoder, images, Store(cache), NAMES, {"accelerator": "cpu", "enable_progress_bar": False})
+
+
+def warm_up():
+    with tempfile.TemporaryDirectory() as folder:
+        run(Path(folder))
