@@ -15,7 +15,8 @@ from asbc.report.claims import judge
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.exhibit import run, show
-from asbc.report.page import find, render
+from asbc.report.findings import find
+from asbc.report.page import render
 
 PACKAGES = (asbc.evaluate, asbc.runs, asbc.results)
 PUBLIC = {f"{p.__name__}.{name}": getattr(p, name) for p in PACKAGES for name in p.__all__}
