@@ -150,7 +150,7 @@ def open_part(path: Path, dtype: Any = None) -> NDArray:
 def _read_note(path: Path) -> dict[str, Any]:
     """A small JSON file of scratch; the error of a damaged one says that it may be removed."""
     try:
-        return read_json(path)
+        return read_json(path, checked=True)
     except GraphFileError as error:
         raise GraphFileError(f"{error} {MADE_ANEW}") from error
 

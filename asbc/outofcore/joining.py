@@ -56,7 +56,7 @@ def join_parts(job: BuildFolder) -> dict[str, Any]:
         "search_used": dict(job.search),
         "edges": edges,
         "files": files,
-        "recall": None if exact else read_json(job.scratch / "recall.json"),
+        "recall": None if exact else read_json(job.scratch / "recall.json", checked=True),
         "rows_searched_exactly": n if exact else repaired,
     }
 

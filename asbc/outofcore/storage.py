@@ -210,6 +210,8 @@ def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
         raise GraphFileError(f"{path}: damaged ('files' must be an object of names; got {files!r}).")
     for name, listed in files.items():
         _check_listed(path, name, listed)
+    if any("crc32" in listed for listed in files.values()):  # then it was written with a checksum of its own
+        read_json(path, checked=True)
     return manifest
 
 

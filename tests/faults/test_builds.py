@@ -216,3 +216,11 @@ def test_a_mistaken_folder_is_left_as_it_is(path, tmp_path):
     with pytest.raises(BuildError, match=r"not a build of asbc \(it holds 'thesis\.tex'\)"):
         build_graph(path, tmp_path / "mine", asbc.GraphBuilder(k_cand=12))
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_the_word_that_names_a_checksum_may_be_what_is_damaged(finished, tmp_path):
+    folder = shutil.copytree(finished("exact"), tmp_path / "g")
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"check"', '"chesk"'))
+    with pytest.raises(GraphFileError, match=r"manifest\.json: damaged \(its checksum differs"):
+        asbc.load_graph(folder)
