@@ -26,6 +26,11 @@ def embed() -> None:
     sys.exit(_loaded("asbc-embed", "asbc.embeddings.command", "embed").main())
 
 
+def pretrain() -> None:
+    """``asbc-pretrain``: encoders trained anew."""
+    sys.exit(_loaded("asbc-pretrain", "asbc.train.command", "train").main())
+
+
 def upload() -> None:
     """``asbc-upload``: finished runs to W&B."""
     sys.exit(_loaded("asbc-upload", "asbc.runs.upload", "wandb", "wandb").main())

@@ -21,7 +21,7 @@ from asbc.runs.experiment import settings_of
 
 pytestmark = pytest.mark.slow
 CONF = conf_dir()
-GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))
+GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment", "pretrain"))
 LISTED = {"method": "methods", "evaluate": "evaluate", "logger": "logger"}  # several leaves at once
 
 

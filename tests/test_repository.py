@@ -113,7 +113,7 @@ def test_every_dependency_has_a_lower_bound(project):
 
 
 def test_all_is_what_a_user_can_use(project):
-    wanted = {"experiments", "explore", "embed", "h5ad", "hf", "wandb", "scale", "slurm"}
+    wanted = {"experiments", "explore", "embed", "h5ad", "hf", "wandb", "scale", "slurm", "train"}
     assert installed(project, ["all"]) - {"all"} == wanted
     assert installed(project, ["dev"]) >= {"all", "peers"}
 

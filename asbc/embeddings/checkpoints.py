@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import torchvision
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
-from torchvision.models.resnet import ResNet
+from torchvision.models.resnet import Bottleneck
 from torchvision.transforms import v2
 
+from asbc.embeddings.backbones import FULL, RESNETS, resnet
 from asbc.embeddings.types import Encoder
 from asbc.embeddings.weights import describe_parts, load_strictly, read_weights, state_dict_of, take_part
 
 # solo-learn embeds CIFAR-10 and CIFAR-100 alike with these, whatever it used to train.
-_CIFAR = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.243, 0.261)}
+CIFAR_SCALE = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.243, 0.261)}
 _STL10 = {"mean": (0.4914, 0.4823, 0.4466), "std": (0.247, 0.243, 0.261)}
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 _VIT_WIDTH = {"vit_tiny": 192, "vit_small": 384, "vit_base": 768}
 # Whether blocks are bottlenecks, and how many there are in the four layers.
-_RESNET_BLOCKS: dict[tuple[bool, tuple[int, ...]], str] = {
-    (False, (2, 2, 2, 2)): "resnet18",
-    (False, (3, 4, 6, 3)): "resnet34",
-    (True, (3, 4, 6, 3)): "resnet50",
-    (True, (3, 4, 23, 3)): "resnet101",
-}
-_BACKBONES = (*_RESNET_BLOCKS.values(), *_VIT_WIDTH)
-_RESNET_ARGUMENTS = set(inspect.signature(ResNet.__init__).parameters) - {"self", "block", "layers"}
+_RESNET_BLOCKS = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
+_BACKBONES = (*RESNETS, *_VIT_WIDTH)
 _HEADS = ("fc.", "head.")  # classifiers, which are not wanted
 
 
@@ -66,7 +59,10 @@ def read_checkpoint(
     name, dataset = args["backbone"], args["dataset"]
     if name not in _BACKBONES:
         raise ValueError(f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
-    cifar = dataset in ("cifar10", "cifar100")
+    own = args["asbc"]  # what asbc-pretrain notes beside solo-learn's arguments
+    cifar = own["padding"] is not None if own else dataset in ("cifar10", "cifar100")
+    if own and cifar and padding is None:
+        padding = own["padding"]
     if name.startswith("resnet") and cifar and padding is None:
         # Every method of solo-learn has a classifier beside the backbone.
         if not args_file and "classifier" not in parts:
@@ -77,7 +73,7 @@ def read_checkpoint(
         padding = 2
     try:
         model = (
-            _resnet(name, padding if cifar else None, args["kwargs"])
+            resnet(name, padding if cifar else None, **args["kwargs"])
             if name.startswith("resnet")
             else _vit(name, args["method"], args["kwargs"], state)
         )
@@ -87,11 +83,15 @@ def read_checkpoint(
         ) from error
     load_strictly(model, state, f"{file} as {name}" + (f" (what {args_file.name} says)" if args_file else ""))
     size, architecture = None, f"{name}, {'CIFAR' if cifar else 'ImageNet'} stem"
+    architecture += f", width {args['kwargs']['width']}" if args["kwargs"].get("width", FULL) != FULL else ""
     if cifar and padding == 1:
         architecture += ", padding 1"
     if isinstance(model, VisionTransformer):
         size, architecture = model.patch_embed.img_size[0], f"{name}, {_heads(name, args['method'])} heads"
-    transform, size = _transform(dataset, size)
+    if own:
+        transform, size = plain_view(own["image_size"], own["mean"], own["std"]), own["image_size"]
+    else:
+        transform, size = _transform(dataset, size)
     origin = f"checkpoint {file.name}" + (f", part {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
 
@@ -121,10 +121,13 @@ def _read_args(path: Path) -> dict[str, Any]:
         else:
             name, kwargs = backbone, dict(args.get("backbone_args", args.get("encoder_args")) or {})
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
+        own = args.get("asbc")
+        if own is not None:
+            own = {key: own[key] for key in ("padding", "image_size", "mean", "std")}
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: not an args.json of solo-learn ({type(error).__name__}: {error})") from error
     kwargs.pop("cifar", None)  # follows from the data set
-    return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method")}
+    return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method"), "asbc": own}
 
 
 def _guess_args(state: Mapping[str, Tensor], parts: set[str], file: Path, described: str) -> dict[str, Any]:
@@ -140,32 +143,20 @@ def _guess_args(state: Mapping[str, Tensor], parts: set[str], file: Path, descri
                 "BYOL did), and with the wrong number the features are wrong; args.json is wanted beside the file"
             )
         dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
-        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": method}
+        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": method, "asbc": None}
     if "conv1.weight" in state:
         deep = "layer1.0.conv3.weight" in state
         blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
         # Blocks of no known ResNet: what is missing or too much comes out when the weights are loaded.
         name = _RESNET_BLOCKS.get((deep, blocks), "resnet50" if deep else "resnet18")
         dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"
-        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": None}
+        width = state["conv1.weight"].shape[0]
+        kwargs = {} if width == FULL else {"width": width}
+        return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": None, "asbc": None}
     raise ValueError(
         f"{file}: these are neither a ResNet's nor a ViT's weights (first: {', '.join(list(state)[:3])}); "
         f"supported are {', '.join(_BACKBONES)}. {described}"
     )
-
-
-def _resnet(name: str, padding: int | None, kwargs: Mapping[str, Any]) -> nn.Module:
-    """The network without its classifier; ``padding`` of the CIFAR stem, None for the ImageNet stem."""
-    unknown = sorted(set(kwargs) - _RESNET_ARGUMENTS)
-    if unknown:  # `weights` and `pretrained` among them, which would start a download
-        raise TypeError(f"unknown: {', '.join(unknown)}")
-    model = getattr(torchvision.models, name)(weights=None, **kwargs)
-    model.fc = nn.Identity()
-    if padding is not None:
-        # solo-learn's padding is 2: the feature map is 34 x 34. That is what its weights were trained with.
-        model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=padding, bias=False)
-        model.maxpool = nn.Identity()
-    return model
 
 
 def _vit(name: str, method: str | None, kwargs: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
@@ -191,11 +182,17 @@ def _vit_image_size(state: Mapping[str, Tensor]) -> int:
     return math.isqrt(patches) * state["patch_embed.proj.weight"].shape[-1]
 
 
+def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
+    """An image as an encoder of asbc-pretrain sees it: `size` x `size` pixels of its middle, no chance in it."""
+    steps = [v2.ToImage(), v2.Resize(size), v2.CenterCrop(size), v2.ToDtype(torch.float32, scale=True)]
+    return v2.Compose([*steps, v2.Normalize(list(mean), list(std))])
+
+
 def _transform(dataset: str, size: int | None) -> tuple[Callable[[Any], Tensor], int]:
     """How the images of a data set are prepared when they are embedded, and their size then."""
     to_tensor = (v2.ToImage(), v2.ToDtype(torch.float32, scale=True))
     if dataset in ("cifar10", "cifar100"):
-        return v2.Compose([*to_tensor, v2.Normalize(**_CIFAR)]), size or 32
+        return v2.Compose([*to_tensor, v2.Normalize(**CIFAR_SCALE)]), size or 32
     if dataset == "stl10":
         size = size or 96
         return v2.Compose([v2.Resize((size, size)), *to_tensor, v2.Normalize(**_STL10)]), size

@@ -1,0 +1,40 @@
+"""Barlow Twins: the features of two views are to agree one by one, and not to repeat each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightly.loss import BarlowTwinsLoss
+from lightly.models.modules.heads import BarlowTwinsProjectionHead
+from torch import Tensor
+
+from asbc.train.method import Method
+
+
+class BarlowTwins(Method):
+    """Barlow Twins (Zbontar et al. 2021).
+
+    Parameters
+    ----------
+    hidden : int, default=2048
+        Width of the projector's two hidden layers.
+    out : int, default=2048
+        Width of what the projector gives.
+    redundancy : float, default=0.0051
+        How much the correlation of different features counts.
+    scale : float, default=0.1
+        The loss is multiplied by it.
+    **kwargs
+        See `asbc.train.Method`.
+    """
+
+    def __init__(
+        self, *, hidden: int = 2048, out: int = 2048, redundancy: float = 0.0051, scale: float = 0.1, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.projector = BarlowTwinsProjectionHead(self.features, hidden, out)
+        self.criterion, self.scale = BarlowTwinsLoss(redundancy, gather_distributed=True), scale
+
+    def loss(self, views: list[Tensor]) -> Tensor:
+        first, second = (self.projector(self.backbone(view)) for view in views)
+        return self.scale * self.criterion(first, second)

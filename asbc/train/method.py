@@ -1,0 +1,151 @@
+"""What all methods have in common: a backbone, a loss on views of images, an optimiser and a schedule."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import lightning
+import torch
+from lightly.models.utils import update_momentum
+from lightly.utils.scheduler import CosineWarmupScheduler, cosine_schedule
+from timm.optim import Lars
+from torch import Tensor, nn
+
+OPTIMIZERS = ("lars", "sgd", "adamw")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a method is optimised: a rate that rises for some epochs and then falls to 0 along a cosine.
+
+    Parameters
+    ----------
+    optimizer : {"lars", "sgd", "adamw"}, default="lars"
+        ``lars`` adapts the rate layer by layer and never above `lr`, with a trust coefficient of 0.02.
+    lr : float, default=0.3
+        Learning rate for 256 images per step; for other numbers, in proportion.
+    weight_decay : float, default=1e-4
+        Of all weights; with ``lars``, not of biases and norms, whose rate is not adapted either.
+    momentum : float, default=0.9
+        Of ``lars`` and ``sgd``.
+    warmup_epochs : float, default=10
+        While the rate rises from 0.
+    """
+
+    optimizer: str = "lars"
+    lr: float = 0.3
+    weight_decay: float = 1e-4
+    momentum: float = 0.9
+    warmup_epochs: float = 10
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer={self.optimizer!r}: wanted is one of {', '.join(OPTIMIZERS)}")
+        if not self.lr > 0:
+            raise ValueError(f"lr={self.lr}: a number above 0 is wanted")
+
+    def build(self, parameters: list[nn.Parameter], images: int) -> torch.optim.Optimizer:
+        """The optimiser, for so many images per step."""
+        lr = self.lr * images / 256
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(parameters, lr, weight_decay=self.weight_decay)
+        weights = {"params": [p for p in parameters if p.ndim > 1]}
+        rest = {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}
+        return Lars(
+            [weights, rest],
+            lr=lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            trust_coeff=0.02,
+            trust_clip=True,
+        )
+
+
+class Method(lightning.LightningModule):
+    """A backbone that learns from views of images. A method of your own has ``__init__`` and ``loss``.
+
+    Parameters
+    ----------
+    backbone : Module
+        Images (b, 3, h, w) to features (b, features). Its weights are ``backbone.*`` in a checkpoint.
+    features : int
+        Width of the features.
+    recipe : Recipe
+        How it is optimised.
+    images_per_step : int, default=256
+        On all devices together.
+    """
+
+    smallest_batch: ClassVar[int] = 2  # images per device that the loss needs
+
+    def __init__(self, backbone: nn.Module, features: int, recipe: Recipe, images_per_step: int = 256) -> None:
+        super().__init__()
+        # This layout of images is faster for convolutions, on CPUs and on GPUs.
+        self.backbone = backbone.to(memory_format=torch.channels_last)
+        self.features, self.recipe, self.images_per_step = features, recipe, images_per_step
+
+    def loss(self, views: list[Tensor]) -> Tensor:
+        """The loss of a batch, given its views, (b, 3, h, w) each."""
+        raise NotImplementedError
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        loss = self.loss([view.contiguous(memory_format=torch.channels_last) for view in batch])
+        if not torch.isfinite(loss):
+            raise ValueError(
+                f"the loss is {loss.item()} at step {self.global_step}: a lower learning rate (encoder.recipe.lr) or "
+                "a longer warm-up (encoder.recipe.warmup_epochs) may help"
+            )
+        self.log("loss", loss, prog_bar=True)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        learned = [p for p in self.parameters() if p.requires_grad]
+        optimizer = self.recipe.build(learned, self.images_per_step)
+        steps = int(self.trainer.estimated_stepping_batches)
+        per_epoch = steps / max(int(self.trainer.max_epochs or 1), 1)
+        warmup = min(round(self.recipe.warmup_epochs * per_epoch), steps)
+        schedule = CosineWarmupScheduler(optimizer, warmup, max(steps, 1), end_value=0.0)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class MomentumMethod(Method):
+    """A method with a second network that follows the first one slowly.
+
+    Parameters
+    ----------
+    momentum : float, default=0.99
+        How much of itself the follower keeps in a step, at the start.
+    final_momentum : float, default=1.0
+        And at the end; a cosine lies between them.
+    """
+
+    def __init__(self, *args: Any, momentum: float = 0.99, final_momentum: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not 0 <= momentum <= final_momentum <= 1:
+            raise ValueError(
+                f"momentum={momentum}, final_momentum={final_momentum}: wanted is 0 <= momentum <= final_momentum <= 1"
+            )
+        self.momentum, self.final_momentum = momentum, final_momentum
+        self.momentum_backbone = follower(self.backbone)
+
+    def pairs(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Networks and their followers."""
+        return [(self.backbone, self.momentum_backbone)]
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        # At the start of a step, so that a checkpoint after it holds all that the next step needs.
+        keep = cosine_schedule(
+            self.global_step, int(self.trainer.estimated_stepping_batches), self.momentum, self.final_momentum
+        )
+        for model, following in self.pairs():
+            update_momentum(model, following, keep)
+        return super().training_step(batch, batch_idx)
+
+
+def follower(model: nn.Module) -> nn.Module:
+    """A copy that no gradient reaches."""
+    return copy.deepcopy(model).requires_grad_(False)

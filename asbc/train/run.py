@@ -1,0 +1,216 @@
+"""One training run: from a config to the folder with its checkpoint, resumed where there is one."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import DataLoader
+
+from asbc.embeddings.backbones import FULL, RESNETS, feature_width, resnet
+from asbc.embeddings.checkpoints import plain_view
+from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.learn.probe import GraphProbe
+from asbc.train.batches import TrainingBatches
+from asbc.train.checkpoint import Checkpoints, latest, write_args
+from asbc.train.images import PlainImages
+from asbc.train.method import Method
+from asbc.train.probe import NeighborProbe
+from asbc.train.views import without_idle_steps
+
+log = logging.getLogger(__name__)
+
+
+class EpochLines(lightning.pytorch.Callback):
+    """A line per epoch: the loss, and how many images were gone through in a second."""
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.began, self.steps = time.perf_counter(), trainer.global_step
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        took = time.perf_counter() - self.began
+        images = (trainer.global_step - self.steps) * pl_module.images_per_step  # type: ignore[operator]
+        loss = trainer.callback_metrics.get("loss", torch.tensor(float("nan")))
+        if trainer.is_global_zero:
+            log.info(
+                "epoch %d of %s: loss %.4f, %.0f images/s, step %d",
+                trainer.current_epoch + 1,
+                trainer.max_epochs,
+                float(loss),
+                images / max(took, 1e-9),
+                trainer.global_step,
+            )
+
+
+def pretrain(config: DictConfig) -> Path:
+    """Train an encoder as a config says, or go on with a run that was stopped.
+
+    Parameters
+    ----------
+    config : DictConfig
+        What ``conf/pretrain/config.yaml`` composes.
+
+    Returns
+    -------
+    Path
+        The folder with ``args.json`` and the checkpoint.
+    """
+    began, used = time.perf_counter(), time.process_time()
+    folder, encoder = Path(config.out).expanduser(), config.encoder
+    _check(config)
+    if config.threads:
+        torch.set_num_threads(int(config.threads))
+    images, held_out = _images(config.data)
+    world = _devices(config.trainer)
+    images_per_step = encoder.batch_size * world
+    if len(images) < images_per_step:
+        raise ValueError(
+            f"encoder.batch_size={encoder.batch_size} on {world} device(s): {images_per_step} images make a step, "
+            f"and there are {len(images)}"
+        )
+    # The backbone is made first, so that one seed gives all methods the same random weights to begin with.
+    torch.manual_seed(config.seed)
+    backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
+    method = instantiate(encoder.method, _partial_=True)(
+        backbone=backbone,
+        features=feature_width(backbone),
+        recipe=instantiate(encoder.recipe),
+        images_per_step=images_per_step,
+    )
+    _check_batch(method, encoder.batch_size)
+    write_args(folder, solo_args(config))
+    checkpoint = latest(folder)
+    step = _steps_done(checkpoint)
+    callbacks = [EpochLines(), Checkpoints(folder, f"{encoder.name}-{config.data.name}", config.checkpoint_steps)]
+    if config.probe.enabled and held_out is not None:
+        view = plain_view(config.data.image_size, encoder.normalize.mean, encoder.normalize.std)
+        few = PlainImages(held_out, view, config.probe.images)
+        callbacks[:0] = [
+            GraphProbe(DataLoader(few, batch_size=256), every_n_epochs=config.probe.every_n_epochs),
+            NeighborProbe(
+                PlainImages(images, view, config.probe.bank),
+                PlainImages(held_out, view),
+                config.probe.knn_every_n_epochs,
+            ),
+        ]
+    trainer = lightning.Trainer(
+        default_root_dir=str(folder),
+        max_epochs=encoder.epochs,
+        callbacks=callbacks,
+        logger=[instantiate(logger, folder=folder, from_step=step) for logger in config.logger.values()],
+        enable_checkpointing=False,  # ours are written whole or not at all
+        enable_progress_bar=bool(config.progress) and sys.stderr.isatty(),
+        enable_model_summary=False,
+        log_every_n_steps=config.log_every_n_steps,
+        use_distributed_sampler=False,
+        sync_batchnorm=world > 1 and torch.cuda.is_available(),
+        **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
+    )
+    batches = TrainingBatches(
+        images,
+        without_idle_steps(instantiate(encoder.views)),
+        encoder.batch_size,
+        config.seed,
+        encoder.together,
+        config.data.num_workers,
+        trainer.global_rank,
+        world,
+    )
+    if checkpoint:
+        log.info("going on from %s, step %d", checkpoint, step)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have many workers.*")
+        warnings.filterwarnings("ignore", ".*`IterableDataset` has `__len__` defined.*")
+        trainer.fit(method, train_dataloaders=batches, ckpt_path=checkpoint)
+    if trainer.is_global_zero:
+        log.info(
+            "%s: %d steps in all; this time %.0f s, %.0f s of CPU",
+            folder,
+            trainer.global_step,
+            time.perf_counter() - began,
+            time.process_time() - used,
+        )
+    return folder
+
+
+def solo_args(config: DictConfig) -> dict[str, Any]:
+    """What ``args.json`` says: solo-learn's keys, and under ``asbc`` what it takes to train or embed just so again."""
+    encoder, backbone = config.encoder, config.encoder.backbone
+    kwargs = {} if backbone.width == FULL else {"width": backbone.width}
+    plain: Any = OmegaConf.to_container(encoder, resolve=True)
+    return {
+        "name": f"{encoder.name}-{config.data.name}",
+        "method": encoder.solo_learn,
+        "backbone": {"name": backbone.name, "kwargs": kwargs},
+        "data": {"dataset": config.data.name},
+        "max_epochs": encoder.epochs,
+        "optimizer": {"name": encoder.recipe.optimizer, "batch_size": encoder.batch_size, "lr": encoder.recipe.lr},
+        "asbc": {
+            "padding": backbone.padding,
+            "image_size": config.data.image_size,
+            **plain["normalize"],
+            "seed": config.seed,
+            "encoder": plain,
+        },
+    }
+
+
+def _check(config: DictConfig) -> None:
+    """What can be told to be wrong before anything is read."""
+    encoder = config.encoder
+    if encoder.backbone.name not in RESNETS:
+        raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: wanted is one of {', '.join(RESNETS)}")
+    for name, value in [("batch_size", encoder.batch_size), ("epochs", encoder.epochs), ("together", encoder.together)]:
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"encoder.{name}={value}: a whole number, 1 or more, is wanted")
+
+
+def _check_batch(method: Method, batch_size: int) -> None:
+    if batch_size < method.smallest_batch:
+        raise ValueError(
+            f"encoder.batch_size={batch_size}: the loss of {type(method).__name__} compares images of a batch, "
+            f"{method.smallest_batch} or more per device are wanted"
+        )
+
+
+def _images(data: DictConfig) -> tuple[Any, Any]:
+    """The data set to learn from, and the held-out one, None if there is none."""
+    found: list[Any] = []
+    for split in ("train", "test"):
+        source = data[split] if data[split] is not None else data.dataset
+        source = instantiate(source) if OmegaConf.is_config(source) else source
+        if source is None:
+            found.append(None)
+            continue
+        module = EmbeddingDataModule(source, split, data.root, download=data.download, cache=data.cache)
+        module.prepare_data()
+        module.setup()
+        found.append(module.dataset)
+    return found[0], found[1]
+
+
+def _devices(trainer: DictConfig) -> int:
+    """How many processes train together."""
+    devices = trainer.devices
+    if devices in ("auto", -1, "-1"):
+        devices = max(torch.cuda.device_count(), 1) if trainer.accelerator != "cpu" else 1
+    count = len(devices) if OmegaConf.is_list(devices) else int(devices)
+    return count * int(trainer.num_nodes)
+
+
+def _steps_done(checkpoint: Path | None) -> int:
+    if checkpoint is None:
+        return 0
+    try:
+        return int(torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["global_step"])
+    except Exception as error:  # whatever torch finds wrong with it
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{checkpoint}: not a readable checkpoint ({reason}); remove it to train anew") from error

@@ -1,0 +1,36 @@
+"""SimCLR: two views of an image are to be closer than views of any two images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightly.loss import NTXentLoss
+from lightly.models.modules.heads import SimCLRProjectionHead
+from torch import Tensor
+
+from asbc.train.method import Method
+
+
+class SimCLR(Method):
+    """SimCLR (Chen et al. 2020).
+
+    Parameters
+    ----------
+    hidden : int, default=2048
+        Width of the projector's hidden layer.
+    out : int, default=256
+        Width of what the projector gives.
+    temperature : float, default=0.2
+        Of the contrast.
+    **kwargs
+        See `asbc.train.Method`.
+    """
+
+    def __init__(self, *, hidden: int = 2048, out: int = 256, temperature: float = 0.2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.projector = SimCLRProjectionHead(self.features, hidden, out, batch_norm=False)
+        self.criterion = NTXentLoss(temperature, gather_distributed=True)
+
+    def loss(self, views: list[Tensor]) -> Tensor:
+        first, second = (self.projector(self.backbone(view)) for view in views)
+        return self.criterion(first, second)

@@ -1,0 +1,46 @@
+"""VICReg: views agree, every feature varies, and no two features vary together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightly.loss import VICRegLoss
+from lightly.models.modules.heads import BarlowTwinsProjectionHead
+from torch import Tensor
+
+from asbc.train.method import Method
+
+
+class VICReg(Method):
+    """VICReg (Bardes et al. 2022).
+
+    Parameters
+    ----------
+    hidden : int, default=2048
+        Width of the projector's two hidden layers.
+    out : int, default=2048
+        Width of what the projector gives.
+    invariance, variance, covariance : float, default=25, 25 and 1
+        How much the three parts of the loss count. The variances of the two views are added up.
+    **kwargs
+        See `asbc.train.Method`.
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden: int = 2048,
+        out: int = 2048,
+        invariance: float = 25.0,
+        variance: float = 25.0,
+        covariance: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.projector = BarlowTwinsProjectionHead(self.features, hidden, out)  # which has the shape of VICReg's
+        # lightly takes the mean of the two variances, hence twice the weight.
+        self.criterion = VICRegLoss(invariance, 2 * variance, covariance, gather_distributed=True)
+
+    def loss(self, views: list[Tensor]) -> Tensor:
+        first, second = (self.projector(self.backbone(view)) for view in views)
+        return self.criterion(first, second)
