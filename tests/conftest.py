@@ -7,7 +7,7 @@ import asbc
 
 HERE = Path(__file__).parent
 # Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
-SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report", "runs")
+SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report", "runs", "train")
 # Folders whose tests share something that takes long to make: with several workers, one of them has it.
 TOGETHER = ("embeddings", "explore", "report")
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import lightning
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -85,11 +86,53 @@ class TrainingBatches:
         first, epoch = self.done, self.epoch
         batches = _Augmented(self, epoch, first)
         loader = DataLoader(
-            batches, batch_size=None, num_workers=self.num_workers, pin_memory=torch.cuda.is_available()
+            batches,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),  # else it would draw from the one that all share
         )
         for views in loader:
             self.done += 1
             yield views
+
+
+class TrainingData(lightning.LightningDataModule):
+    """Batches for each process of a trainer.
+
+    Parameters
+    ----------
+    images, views, batch_size, seed, together, num_workers
+        See `TrainingBatches`.
+    """
+
+    def __init__(
+        self, images: Any, views: Views, batch_size: int, seed: int, together: int = 1, num_workers: int = 0
+    ) -> None:
+        super().__init__()
+        self.arguments = (images, views, batch_size, seed, together, num_workers)
+        self.batches: TrainingBatches | None = None
+        self.state: dict[str, int] = {}
+
+    def train_dataloader(self) -> TrainingBatches:
+        # Asked for in the processes that train, which know their numbers by then.
+        assert self.trainer is not None
+        rank, world = self.trainer.global_rank, self.trainer.world_size
+        self.batches = TrainingBatches(*self.arguments, rank=rank, world=world)
+        if self.state:
+            self.batches.load_state_dict(self.state)
+        return self.batches
+
+    # The place in the epoch is kept here as well as by the loader: Lightning asks a loader for it, but hands it back
+    # only to one that was made after the checkpoint was read, and a schedule by steps has the loader made before.
+
+    def state_dict(self) -> dict[str, int]:
+        return {} if self.batches is None else self.batches.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.state = state_dict
+        if self.batches is not None:
+            self.batches.load_state_dict(state_dict)
 
 
 class _Augmented(Dataset):

@@ -41,10 +41,10 @@ class Checkpoints(Callback):
         """Write the file; every process must call this."""
         target = self.folder / f"{self.name}-ep={epochs}.ckpt"
         if not trainer.is_global_zero:
-            trainer.save_checkpoint(target)  # takes part, writes nothing
+            trainer.save_checkpoint(target, weights_only=False)  # takes part, writes nothing
             return
         with whole_path(target) as temporary:
-            trainer.save_checkpoint(temporary)
+            trainer.save_checkpoint(temporary, weights_only=False)
         for other in self.folder.glob("*.ckpt"):
             if other != target:
                 other.unlink()

@@ -42,11 +42,13 @@ class ImageArrays(Dataset):
             raise FileNotFoundError(f"{file}: no such file")
         try:
             with np.load(file, allow_pickle=False) as arrays:
-                if "images" not in arrays:
-                    raise ValueError(f"{file}: an array called images is wanted, got {', '.join(arrays) or 'none'}")
-                images, labels = arrays["images"], arrays.get("labels")
-        except (zipfile.BadZipFile, EOFError, OSError, AttributeError) as error:
-            raise ValueError(f"{file}: not a readable .npz file ({error})") from error
+                names = list(arrays)
+                images = arrays["images"] if "images" in names else None
+                labels = arrays["labels"] if "labels" in names else None
+        except (zipfile.BadZipFile, EOFError, OSError, TypeError, ValueError) as error:
+            raise ValueError(f"{file}: not a readable .npz file of plain arrays ({error})") from error
+        if images is None:
+            raise ValueError(f"{file}: an array called images is wanted, got {', '.join(names) or 'none'}")
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ValueError(f"{file}: images must be uint8 (n, h, w, 3), got {images.dtype} {images.shape}")
         if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):

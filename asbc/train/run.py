@@ -11,6 +11,7 @@ from typing import Any
 
 import lightning
 import torch
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
@@ -18,8 +19,9 @@ from torch.utils.data import DataLoader
 from asbc.embeddings.backbones import FULL, RESNETS, feature_width, resnet
 from asbc.embeddings.checkpoints import plain_view
 from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.extras import MissingExtraError
 from asbc.learn.probe import GraphProbe
-from asbc.train.batches import TrainingBatches
+from asbc.train.batches import TrainingData
 from asbc.train.checkpoint import Checkpoints, latest, write_args
 from asbc.train.images import PlainImages
 from asbc.train.method import Method
@@ -31,6 +33,9 @@ log = logging.getLogger(__name__)
 
 class EpochLines(lightning.pytorch.Callback):
     """A line per epoch: the loss, and how many images were gone through in a second."""
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.began, self.steps = time.perf_counter(), trainer.global_step  # also in mid-epoch, where a run goes on
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.began, self.steps = time.perf_counter(), trainer.global_step
@@ -64,6 +69,9 @@ def pretrain(config: DictConfig) -> Path:
         The folder with ``args.json`` and the checkpoint.
     """
     began, used = time.perf_counter(), time.process_time()
+    # They tell what is not there, and of other products.
+    for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     folder, encoder = Path(config.out).expanduser(), config.encoder
     _check(config)
     if config.threads:
@@ -79,10 +87,10 @@ def pretrain(config: DictConfig) -> Path:
     # The backbone is made first, so that one seed gives all methods the same random weights to begin with.
     torch.manual_seed(config.seed)
     backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
-    method = instantiate(encoder.method, _partial_=True)(
+    method = _made(encoder.method, _partial_=True)(
         backbone=backbone,
         features=feature_width(backbone),
-        recipe=instantiate(encoder.recipe),
+        recipe=_made(encoder.recipe),
         images_per_step=images_per_step,
     )
     _check_batch(method, encoder.batch_size)
@@ -105,31 +113,23 @@ def pretrain(config: DictConfig) -> Path:
         default_root_dir=str(folder),
         max_epochs=encoder.epochs,
         callbacks=callbacks,
-        logger=[instantiate(logger, folder=folder, from_step=step) for logger in config.logger.values()],
+        logger=[_made(logger, folder=folder, from_step=step) for logger in config.logger.values()],
         enable_checkpointing=False,  # ours are written whole or not at all
         enable_progress_bar=bool(config.progress) and sys.stderr.isatty(),
         enable_model_summary=False,
-        log_every_n_steps=config.log_every_n_steps,
+        log_every_n_steps=min(config.log_every_n_steps, len(images) // images_per_step),
         use_distributed_sampler=False,
         sync_batchnorm=world > 1 and torch.cuda.is_available(),
         **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
     )
-    batches = TrainingBatches(
-        images,
-        without_idle_steps(instantiate(encoder.views)),
-        encoder.batch_size,
-        config.seed,
-        encoder.together,
-        config.data.num_workers,
-        trainer.global_rank,
-        world,
-    )
+    views = without_idle_steps(_made(encoder.views))
+    batches = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
     if checkpoint:
         log.info("going on from %s, step %d", checkpoint, step)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*`IterableDataset` has `__len__` defined.*")
-        trainer.fit(method, train_dataloaders=batches, ckpt_path=checkpoint)
+        warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
+        trainer.fit(method, datamodule=batches, ckpt_path=checkpoint)
     if trainer.is_global_zero:
         log.info(
             "%s: %d steps in all; this time %.0f s, %.0f s of CPU",
@@ -186,7 +186,7 @@ def _images(data: DictConfig) -> tuple[Any, Any]:
     found: list[Any] = []
     for split in ("train", "test"):
         source = data[split] if data[split] is not None else data.dataset
-        source = instantiate(source) if OmegaConf.is_config(source) else source
+        source = _made(source) if OmegaConf.is_config(source) else source
         if source is None:
             found.append(None)
             continue
@@ -195,6 +195,16 @@ def _images(data: DictConfig) -> tuple[Any, Any]:
         module.setup()
         found.append(module.dataset)
     return found[0], found[1]
+
+
+def _made(node: Any, **kwargs: Any) -> Any:
+    """What a config stands for; an error of its own comes out as it is, not wrapped in Hydra's."""
+    try:
+        return instantiate(node, **kwargs)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, ValueError | OSError | MissingExtraError):
+            raise error.__cause__ from None
+        raise
 
 
 def _devices(trainer: DictConfig) -> int:

@@ -1,0 +1,243 @@
+"""Training runs as the command makes them: their folder, resuming, and what goes wrong."""
+
+import errno
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from asbc.embeddings.encoders import read_checkpoint
+from asbc.train import run as runs
+from asbc.train.checkpoint import Checkpoints, latest
+from asbc.train.curve import read_curve
+from asbc.train.method import Method
+from asbc.train.run import pretrain
+
+from ..forked import Forked
+from .small import ENCODERS, TINY, config, write_images
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(monkeypatch, step):
+    """A run that ends, as a crash would end it, in the middle of a step."""
+    plain = Method.training_step
+
+    def training_step(self, batch, batch_idx):
+        if self.global_step == step:
+            raise Stopped
+        return plain(self, batch, batch_idx)
+
+    monkeypatch.setattr(Method, "training_step", training_step)
+
+
+def curve(folder, metric="loss"):
+    return [(step, value) for step, name, value in read_curve(folder / "metrics.csv") if name == metric]
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_stopped_in_mid_epoch_it_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch, name):
+    small = {"mocov2": ["encoder.method.queue=16"], "dino": ["encoder.method.prototypes=12"]}.get(name, [])
+    small += ["encoder.method.hidden=8", "encoder.method.out=4", "encoder.recipe.warmup_epochs=0.5"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, parts):
+        folder.mkdir()
+    pretrain(config(whole, *small, encoder=name))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 8)  # of 10 steps; the last checkpoint is of step 6, the first of the second epoch
+        with pytest.raises(Stopped):
+            pretrain(config(parts, *small, encoder=name))
+    checkpoint = latest(parts / "run")
+    assert checkpoint.name == f"{name}-arrays-ep=1.ckpt"
+    assert torch.load(checkpoint, weights_only=True)["global_step"] == 6
+    pretrain(config(parts, *small, encoder=name))
+    assert [step for step, _ in curve(whole / "run")] == list(range(10))
+    assert curve(parts / "run") == curve(whole / "run")  # to the last bit
+    ends = [torch.load(latest(folder / "run"), weights_only=True) for folder in (whole, parts)]
+    assert [end["global_step"] for end in ends] == [10, 10]
+    a, b = (end["state_dict"] for end in ends)
+    assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+    assert [file.name for file in (parts / "run").glob("*.ckpt")] == [f"{name}-arrays-ep=2.ckpt"]
+
+
+MORTAL = """
+import os, signal
+from pathlib import Path
+from asbc.train import SimCLR
+
+class Mortal(SimCLR):
+    def loss(self, views):
+        if self.global_step == 4 and not Path("died").exists():
+            Path("died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().loss(views)
+"""
+
+
+def test_killed_in_mid_epoch(tmp_path):
+    config(tmp_path)  # writes the images
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "mortal.yaml").write_text(
+        "defaults: [simclr, _self_]\nname: mortal\nmethod:\n  _target_: mortal.Mortal\n"
+    )
+    words = ["--config-dir", ".", "encoder=mortal", "data=arrays", "data.path=train.npz", "probe.enabled=false", *TINY]
+    words += ["out=run", "encoder.method.hidden=8", "encoder.method.out=4"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    start = {"cwd": tmp_path, "env": environment, "preload": ["asbc.train.command"]}
+    killed = Forked("asbc.train.command", words, **start)
+    assert killed.wait() == -signal.SIGKILL, killed.read()
+    assert (tmp_path / "died").exists() and torch.load(latest(tmp_path / "run"))["global_step"] == 3
+    again = Forked("asbc.train.command", words, **start)
+    output, said = again.communicate()
+    assert again.returncode == 0, said
+    assert "going on from run/mortal-arrays-ep=0.ckpt, step 3" in output
+    assert "epoch 2 of 2: loss" in output and "10 steps in all" in output
+    assert [step for step, _ in curve(tmp_path / "run")] == list(range(10))
+    pretrain(config(tmp_path, "encoder.method.hidden=8", "encoder.method.out=4", f"out={tmp_path}/whole"))
+    assert curve(tmp_path / "run") == curve(tmp_path / "whole")
+
+
+# ------------------------------------------------------------------------------------------ what a run leaves
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with probes, of a network of the usual width."""
+    folder = tmp_path_factory.mktemp("trained")
+    usual = ["encoder.backbone.name=resnet18", "encoder.backbone.width=64", "encoder.epochs=1", "data.name=cifar10"]
+    pretrain(config(folder, *usual, "probe.every_n_epochs=1", "probe.images=20", probe=True))
+    return folder / "run"
+
+
+def test_solo_learn_could_read_it(trained):
+    """solo-learn takes the name of the backbone from args.json, and its weights from `backbone.`."""
+    args = json.loads((trained / "args.json").read_text())
+    assert args["method"] == "simclr" and args["data"] == {"dataset": "cifar10"}
+    model = getattr(torchvision.models, args["backbone"]["name"])(**args["backbone"]["kwargs"])
+    model.fc, model.maxpool = nn.Identity(), nn.Identity()
+    model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=2, bias=False)
+    (file,) = trained.glob("*.ckpt")
+    state = torch.load(file, weights_only=True)["state_dict"]
+    model.load_state_dict({key[9:]: value for key, value in state.items() if key.startswith("backbone.")})
+    images = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    ours = read_checkpoint(trained)
+    with torch.inference_mode():
+        np.testing.assert_allclose(ours.model(images), model.eval()(images), atol=1e-5)
+    assert ours.image_size == (16, 16) and ours.architecture == "resnet18, CIFAR stem"
+
+
+def test_probes_say_how_good_the_features_are(trained):
+    names = {name for _, name, _ in read_curve(trained / "metrics.csv")}
+    assert names == {"loss", "knn20", "probe/loo", "probe/dimension", "probe/effective_rank"}
+    assert [step for step, _ in curve(trained, "knn20")] == [0, 5]
+    assert all(0 <= value <= 1 for _, value in curve(trained, "knn20"))
+
+
+def test_a_narrow_network_is_read_as_it_was_trained(tmp_path):
+    pretrain(config(tmp_path, "encoder.backbone.padding=1", "encoder.epochs=1"))
+    encoder = read_checkpoint(tmp_path / "run")
+    assert encoder.architecture == "resnet10, CIFAR stem, width 2, padding 1"
+    state = torch.load(latest(tmp_path / "run"), weights_only=True)["state_dict"]
+    assert all(torch.equal(state[f"backbone.{key}"], value) for key, value in encoder.model.state_dict().items())
+    assert encoder.model.conv1.padding == (1, 1) and encoder.model(torch.zeros(1, 3, 16, 16)).shape == (1, 16)
+
+
+def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
+    pretrain(config(tmp_path, "encoder.epochs=1"))
+    before = (tmp_path / "run" / "metrics.csv").read_bytes(), latest(tmp_path / "run").stat().st_mtime_ns
+    stop_at(monkeypatch, 5)
+    pretrain(config(tmp_path, "encoder.epochs=1"))
+    assert before == ((tmp_path / "run" / "metrics.csv").read_bytes(), latest(tmp_path / "run").stat().st_mtime_ns)
+
+
+# ------------------------------------------------------------------------------------------ what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words", "said"),
+    [
+        ("simclr", ["encoder.batch_size=1"], r"encoder\.batch_size=1: the loss of SimCLR compares images"),
+        ("barlow", ["encoder.batch_size=1"], r"the loss of BarlowTwins compares images of a batch, 2 or more"),
+        ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size=0: a whole number, 1 or more"),
+        ("simclr", ["encoder.batch_size=64"], r"64 images make a step, and there are 40"),
+        ("simclr", ["encoder.backbone.name=resnet12"], r"encoder\.backbone\.name=resnet12: wanted is one of resnet10,"),
+        ("simclr", ["encoder.backbone.width=0"], "width must be a whole number of channels"),
+        ("simclr", ["data.path=/nowhere.npz"], r"/nowhere\.npz: no such file"),
+    ],
+)
+def test_bad_settings_are_told_before_anything_is_written(tmp_path, encoder, words, said):
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        pretrain(config(tmp_path, *words, encoder=encoder))
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_runs_do_not_mix(tmp_path):
+    pretrain(config(tmp_path, "encoder.epochs=1"))
+    with pytest.raises(ValueError, match=r"other settings \(.*encoder\.recipe\.lr=0\.4 there, .*lr=0\.1 now"):
+        pretrain(config(tmp_path, "encoder.epochs=1", "encoder.recipe.lr=0.1"))
+    (tmp_path / "run" / "args.json").unlink()
+    with pytest.raises(ValueError, match=r"holds simclr-arrays-ep=1\.ckpt and no args\.json"):
+        pretrain(config(tmp_path, "encoder.epochs=1"))
+
+
+def test_a_damaged_checkpoint_is_not_used(tmp_path):
+    pretrain(config(tmp_path, "encoder.epochs=1"))
+    file = latest(tmp_path / "run")
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match=r"ep=1\.ckpt: not a readable checkpoint \(.*remove it to train anew"):
+        pretrain(config(tmp_path, "encoder.epochs=1"))
+
+
+def test_no_space_left_keeps_the_last_checkpoint(tmp_path, monkeypatch):
+    write, calls = Checkpoints.save, []
+
+    def save(self, trainer, epochs):
+        calls.append(trainer.global_step)
+        if len(calls) == 2:
+
+            def full(path, **kwargs):
+                Path(path).write_bytes(b"half")
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            trainer.save_checkpoint = full
+        write(self, trainer, epochs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", save)
+        with pytest.raises(OSError, match="No space left"):
+            pretrain(config(tmp_path))
+    assert calls == [3, 5]
+    files = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert files == ["args.json", "metrics.csv", "simclr-arrays-ep=0.ckpt"]  # nothing half-written
+    pretrain(config(tmp_path))
+    assert [step for step, _ in curve(tmp_path / "run")] == list(range(10))
+
+
+def test_a_loss_that_is_no_number_says_what_to_do(tmp_path, monkeypatch):
+    from asbc.train import SimCLR
+
+    monkeypatch.setattr(SimCLR, "loss", lambda self, views: torch.tensor(float("nan"), requires_grad=True))
+    with pytest.raises(ValueError, match=r"the loss is nan at step 0: a lower learning rate"):
+        pretrain(config(tmp_path))
+
+
+def test_images_without_labels_need_no_probe(tmp_path):
+    write_images(tmp_path / "train.npz")
+    with np.load(tmp_path / "train.npz") as arrays:
+        images = arrays["images"]
+    np.savez(tmp_path / "train.npz", images=images)
+    with pytest.raises(ValueError, match=r"without labels: a probe needs them, probe\.enabled=false does without"):
+        pretrain(config(tmp_path, probe=True))
+    pretrain(config(tmp_path))
+    assert runs.solo_args(config(tmp_path))["asbc"]["image_size"] == 16
