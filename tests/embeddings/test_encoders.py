@@ -174,7 +174,7 @@ def test_keys_that_do_not_match_are_counted_and_named(tmp_path, resnet):
         (new_args("resnet50"), r"as resnet50 \(what args\.json says\): the weights do not fit\. \d+ missing"),
         (new_args("vit_small"), r"as vit_small .* do not fit"),
         (new_args(dataset="imagenet"), r"conv1\.weight \(64, 3, 3, 3\) for \(64, 3, 7, 7\)"),
-        (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet18, .*vit_tiny"),
+        (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet10, .*vit_tiny"),
         (new_args(weights="IMAGENET1K_V1"), r"args\.json: resnet18 does not take .*unknown: weights"),
         (new_args(pretrained=True), r"args\.json: resnet18 does not take .*unknown: pretrained"),
         (new_args(colour="red"), r"args\.json: resnet18 does not take the arguments \{'colour': 'red'\}"),
