@@ -169,7 +169,8 @@ def blocks():
     """Code in the guide: its files by name, and its commands."""
     text = (ROOT / "docs" / "encoders.md").read_text()
     files, commands = {}, []
-    for language, code in re.findall(r"```(\w+)\n(.*?)```", text.split("## Adding an encoder")[1], re.DOTALL):
+    part = text.split("## Adding an encoder")[1].split("\n## ")[0]
+    for language, code in re.findall(r"```(\w+)\n(.*?)```", part, re.DOTALL):
         if language == "sh":
             commands += code.strip().splitlines()
         else:

@@ -241,3 +241,18 @@ def test_images_without_labels_need_no_probe(tmp_path):
         pretrain(config(tmp_path, probe=True))
     pretrain(config(tmp_path))
     assert runs.solo_args(config(tmp_path))["asbc"]["image_size"] == 16
+
+
+def test_curves_go_to_wandb_too(tmp_path, monkeypatch):
+    """Offline where there is no key; a second attempt goes on with the same run."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    words = ["logger=[csv,wandb]", "encoder.epochs=1"]
+    with monkeypatch.context() as patch:
+        stop_at(patch, 4)
+        with pytest.raises(Stopped):
+            pretrain(config(tmp_path, *words))
+    name = (tmp_path / "run" / "wandb.txt").read_text().strip()
+    pretrain(config(tmp_path, *words))
+    assert (tmp_path / "run" / "wandb.txt").read_text().strip() == name
+    assert len(list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))) >= 1
+    assert [step for step, _ in curve(tmp_path / "run")] == list(range(5))
