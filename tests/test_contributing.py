@@ -104,7 +104,7 @@ def test_an_encoder(tmp_path):
 
 def test_a_search(tmp_path, monkeypatch):
     follow("a search", tmp_path)
-    assert set(collect(tmp_path / "outputs")["metric"]) == {"loo"}
+    assert set(collect(tmp_path / "outputs")["metric"]) == {"loo", "loo_balanced"}
     monkeypatch.syspath_prepend(str(tmp_path))
     from my_search import ball_tree
 

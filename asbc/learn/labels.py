@@ -213,6 +213,19 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
 def is_unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries stand for no label: -1 (a number), NaN, None and empty strings.
 
+    Parameters
+    ----------
+    array : (n,) array
+        Labels of any kind.
+
+    Returns
+    -------
+    (n,) bool array
+
+    See Also
+    --------
+    asbc.GraphClassifier : gives such nodes a label.
+
     Examples
     --------
     >>> import numpy as np

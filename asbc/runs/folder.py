@@ -248,7 +248,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     found = status.get("format")
     if found != FORMAT:
         raise ResultsError(
-            f"{folder}: results of format {found}, this version reads and writes format {FORMAT}; "
+            f"{folder / 'status.json'}: results of format {found}, this version reads and writes format {FORMAT}; "
             "give another results folder, or move this one away"
         )
     return status

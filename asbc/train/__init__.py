@@ -2,8 +2,9 @@
 
 from asbc.train.barlow import BarlowTwins
 from asbc.train.byol import BYOL
+from asbc.train.curve import CurveLogger, wandb_logger
 from asbc.train.dino import DINO
-from asbc.train.images import ImageArrays
+from asbc.train.images import ImageArrays, held_out_arrays
 from asbc.train.method import Method, MomentumMethod, Recipe
 from asbc.train.mocov2 import MoCoV2
 from asbc.train.simclr import SimCLR
@@ -13,6 +14,7 @@ __all__ = [
     "BYOL",
     "DINO",
     "BarlowTwins",
+    "CurveLogger",
     "ImageArrays",
     "Method",
     "MoCoV2",
@@ -20,4 +22,6 @@ __all__ = [
     "Recipe",
     "SimCLR",
     "VICReg",
+    "held_out_arrays",
+    "wandb_logger",
 ]

@@ -36,7 +36,7 @@ def bare(table):
     """A table without what may differ between equal runs, in a fixed order."""
     keys = ["experiment", "method", "samples", "level", "trial", "metric"]
     extra = [c for c in ("scale", "per_node", "target", "estimator", "bandwidth.gamma") if c in table]
-    table = table.drop(columns=["seconds"]).sort_values(keys + extra, kind="stable")
+    table = table.drop(columns=["seconds", "search_seconds", "build_seconds"]).sort_values(keys + extra, kind="stable")
     return table.reset_index(drop=True)
 
 
