@@ -126,10 +126,14 @@ def pretrain(config: DictConfig) -> Path:
     batches = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
     if checkpoint:
         log.info("going on from %s, step %d", checkpoint, step)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
-        trainer.fit(method, datamodule=batches, ckpt_path=checkpoint)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not have many workers.*")
+            warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
+            trainer.fit(method, datamodule=batches, ckpt_path=checkpoint)
+    finally:
+        if "wandb" in config.logger:
+            sys.modules["wandb"].finish()  # else the next run of a sweep would write into this one
     if trainer.is_global_zero:
         log.info(
             "%s: %d steps in all; this time %.0f s, %.0f s of CPU",

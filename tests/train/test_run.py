@@ -253,6 +253,9 @@ def test_curves_go_to_wandb_too(tmp_path, monkeypatch):
             pretrain(config(tmp_path, *words))
     name = (tmp_path / "run" / "wandb.txt").read_text().strip()
     pretrain(config(tmp_path, *words))
+    import wandb
+
+    assert wandb.run is None, "ended, so that the next one is another"
     assert (tmp_path / "run" / "wandb.txt").read_text().strip() == name
     assert len(list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))) >= 1
     assert [step for step, _ in curve(tmp_path / "run")] == list(range(5))
