@@ -245,7 +245,10 @@ def test_images_without_labels_need_no_probe(tmp_path):
 
 def test_curves_go_to_wandb_too(tmp_path, monkeypatch):
     """Offline where there is no key; a second attempt goes on with the same run."""
+    import wandb
+
     monkeypatch.setenv("WANDB_MODE", "offline")
+    wandb.teardown()  # it reads its environment once per process, and other tests may have had it do so
     words = ["logger=[csv,wandb]", "encoder.epochs=1"]
     with monkeypatch.context() as patch:
         stop_at(patch, 4)
@@ -253,8 +256,6 @@ def test_curves_go_to_wandb_too(tmp_path, monkeypatch):
             pretrain(config(tmp_path, *words))
     name = (tmp_path / "run" / "wandb.txt").read_text().strip()
     pretrain(config(tmp_path, *words))
-    import wandb
-
     assert wandb.run is None, "ended, so that the next one is another"
     assert (tmp_path / "run" / "wandb.txt").read_text().strip() == name
     assert len(list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))) >= 1
