@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -65,7 +66,7 @@ class Recipe:
         )
 
 
-class Method(lightning.LightningModule):
+class Method(lightning.LightningModule, ABC):
     """A backbone that learns from views of images. A method of your own has ``__init__`` and ``loss``.
 
     Parameters
@@ -88,9 +89,9 @@ class Method(lightning.LightningModule):
         self.backbone = backbone.to(memory_format=torch.channels_last)
         self.features, self.recipe, self.images_per_step = features, recipe, images_per_step
 
+    @abstractmethod
     def loss(self, views: list[Tensor]) -> Tensor:
         """The loss of a batch, given its views, (b, 3, h, w) each."""
-        raise NotImplementedError
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         loss = self.loss([view.contiguous(memory_format=torch.channels_last) for view in batch])

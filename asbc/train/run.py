@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 import warnings
@@ -68,7 +69,7 @@ def pretrain(config: DictConfig) -> Path:
     Path
         The folder with ``args.json`` and the checkpoint.
     """
-    began, used = time.perf_counter(), time.process_time()
+    began, used = time.perf_counter(), sum(os.times()[:4])
     # They tell what is not there, and of other products.
     for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
         logging.getLogger(library).setLevel(logging.WARNING)
@@ -138,9 +139,9 @@ def pretrain(config: DictConfig) -> Path:
         log.info(
             "%s: %d steps in all; this time %.0f s, %.0f s of CPU",
             folder,
-            trainer.global_step,
+            _steps_done(latest(folder)),  # a trainer whose processes are not this one has made none
             time.perf_counter() - began,
-            time.process_time() - used,
+            sum(os.times()[:4]) - used,  # of processes that were started here, too
         )
     return folder
 

@@ -108,6 +108,52 @@ def test_killed_in_mid_epoch(tmp_path):
     assert curve(tmp_path / "run") == curve(tmp_path / "whole")
 
 
+TWO = """
+from pathlib import Path
+
+import torch
+from asbc.train import MoCoV2
+
+class Witness(MoCoV2):
+    def on_train_end(self):
+        state = {key: value for key, value in self.state_dict().items() if value.is_floating_point()}
+        torch.save(state, f"weights-{self.global_rank}.pt")
+
+    def loss(self, views):
+        with Path(f"seen-{self.global_rank}.txt").open("a") as file:
+            print(views[0].sum().item(), file=file)
+        return super().loss(views)
+"""
+
+
+def test_two_devices_train_one_network(tmp_path):
+    """Each sees images of its own, and after the last step both hold the same weights."""
+    config(tmp_path)  # writes the images
+    (tmp_path / "two.py").write_text(TWO)
+    words = ["encoder=mocov2", "encoder.method._target_=two.Witness", "data=arrays", "data.path=train.npz", *TINY]
+    words += ["data.test_path=test.npz", "probe.every_n_epochs=1", "probe.images=20", "out=run"]
+    words += ["encoder.method.hidden=8", "encoder.method.out=4", "encoder.method.queue=16", "encoder.recipe.lr=0.1"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    run = Forked(
+        "asbc.train.command",
+        # Forked, as the processes of a test are; `strategy=auto` starts the command anew for each device.
+        [*words, "trainer.devices=2", "trainer.strategy=ddp_fork"],
+        cwd=tmp_path,
+        env=environment,
+        preload=["asbc.train.command"],
+    )
+    output, said = run.communicate()
+    assert run.returncode == 0, said
+    assert "epoch 2 of 2: loss" in output and "4 steps in all" in output  # of 2 x 8 images
+    assert [step for step, _ in curve(tmp_path / "run")] == list(range(4))
+    assert [step for step, _ in curve(tmp_path / "run", "probe/loo")] == [1, 3]
+    first, second = ((tmp_path / f"seen-{rank}.txt").read_text().split() for rank in (0, 1))
+    assert len(first) == len(second) == 4 and not set(first) & set(second)
+    first, second = (torch.load(tmp_path / f"weights-{rank}.pt", weights_only=True) for rank in (0, 1))
+    learned = [key for key in first if "running" not in key]
+    assert learned and all(torch.equal(first[key], second[key]) for key in learned)
+
+
 # ------------------------------------------------------------------------------------------ what a run leaves
 
 
