@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import shutil
+import socket
 import ssl
 import threading
 import time
@@ -205,7 +206,11 @@ def fetch(
                     if error.code not in (408, 425, 429) and error.code < 500:
                         raise DownloadError(f"{file.url}: {reason}") from error
                 except _NETWORK as error:
-                    reason = str(getattr(error, "reason", "") or error or type(error).__name__)
+                    cause = getattr(error, "reason", error)
+                    reason = str(cause or type(error).__name__)
+                    unknown = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
+                    if unknown and not receiver.answered:  # there is no network, and waiting does not make one
+                        raise DownloadError(f"{file.url}: {reason}") from error
                 # A hash decides where there is one, not the lengths that a server declares.
                 if part.exists() and (ended or file.hash):
                     trouble = _wrong_content(file, part)

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import subprocess
+import socket
 import threading
 import time
 
@@ -175,6 +176,19 @@ def test_more_than_the_size_that_is_expected(server, tmp_path):
 def test_no_network(tmp_path):
     with pytest.raises(DownloadError, match="refused"):
         fetch("http://127.0.0.1:9/file.npy", tmp_path / "file.npy", SHA1, patience=2, pause=0.001)
+
+
+def test_a_host_that_nobody_knows_is_asked_for_once(tmp_path, monkeypatch):
+    asked = []
+
+    def unknown(*args, **kwargs):
+        asked.append(args)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(DownloadError, match="not known"):
+        fetch("http://nowhere.invalid/file.npy", tmp_path / "file.npy", SHA1)
+    assert len(asked) == 1
 
 
 def test_several_at_once_download_once(server, tmp_path):
