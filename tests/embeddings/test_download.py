@@ -3,8 +3,8 @@
 import errno
 import hashlib
 import os
-import subprocess
 import socket
+import subprocess
 import threading
 import time
 
