@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from asbc.extras import MissingExtraError, needed
+from asbc.runs.command import missing_launcher
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENTS = ("filelock", "hydra", "hydra_plugins", "matplotlib", "omegaconf", "pandas", "platformdirs", "pyarrow")
@@ -143,6 +144,13 @@ def test_slurm_without_its_launcher(tmp_path):
     result = without(hidden, "from asbc.commands import run; run()", "-m", "hydra/launcher=slurm", cwd=tmp_path)
     says = 'asbc: hydra/launcher=slurm needs hydra-submitit-launcher: pip install "asbc[slurm]"\n'
     assert (result.returncode, result.stderr) == (1, says)
+
+
+def test_slurm_where_there_is_no_cluster(monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    monkeypatch.setenv("PATH", "")
+    assert "no srun here" in missing_launcher(["-m", "hydra/launcher=slurm"])
+    assert missing_launcher(["-m", "hydra/launcher=submitit_local"]) is None
 
 
 def test_a_module_of_our_own_that_is_missing_is_no_extra():

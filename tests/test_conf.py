@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hydra.errors import MissingConfigException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+import asbc
 from asbc.configs import conf_dir
 from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
@@ -21,7 +23,8 @@ from asbc.runs.experiment import settings_of
 
 pytestmark = pytest.mark.slow
 CONF = conf_dir()
-GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment", "pretrain"))
+TRAINING = Path(asbc.__file__).parent / "train" / "conf"  # of asbc-pretrain
+GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))
 LISTED = {"method": "methods", "evaluate": "evaluate", "logger": "logger"}  # several leaves at once
 
 
@@ -109,10 +112,11 @@ def test_launchers():
 
 
 def targets():
-    """Every `_target_` in conf/, with the file that has it."""
+    """Every `_target_` of the configs, with the file that has it."""
     found = [
-        (str(path.relative_to(CONF)), target)
-        for path in sorted(CONF.rglob("*.yaml"))
+        (str(path.relative_to(top)), target)
+        for top in (CONF, TRAINING)
+        for path in sorted(top.rglob("*.yaml"))
         for target in re.findall(r"_target_:\s*(\S+)", path.read_text())
     ]
     assert len(found) > 50
@@ -145,3 +149,4 @@ def test_help_names_the_metric_and_the_experiments():
     lines = [line for text in done.stdout.splitlines() for line in textwrap.wrap(text, 80) or [""]]
     assert len(lines) <= 40, "it fits a screen"
     assert done.stdout.count("\n  asbc ") == 4
+    assert "pretrain" not in done.stdout, "the groups of another command"

@@ -173,6 +173,7 @@ def test_the_wheel_is_whole(wheel):
     for name in (
         "py.typed",
         "conf/config.yaml",
+        "train/conf/config.yaml",
         "report/page.css",
         "report/paper.json",
         "explore/page.html",

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import traceback
@@ -126,13 +127,15 @@ def unknown_leaves(arguments: list[str]) -> str | None:
 
 
 def missing_launcher(arguments: list[str]) -> str | None:
-    """What to install for `hydra/launcher=slurm`; None if nothing is missing. Hydra itself would not say."""
+    """What `hydra/launcher=slurm` lacks, its extra or Slurm; None if nothing. Hydra itself would not say."""
     wanted = [a for a in arguments if re.fullmatch(r"\+*hydra/launcher=(slurm|submitit_\w+)", a)]
     try:
         if wanted:
             import_module("hydra_plugins.hydra_submitit_launcher")
     except ModuleNotFoundError:
         return f'{wanted[0]} needs hydra-submitit-launcher: pip install "asbc[slurm]"'
+    if wanted and not wanted[0].endswith("_local") and shutil.which("srun") is None:
+        return f"{wanted[0]}: no srun here, so this is no Slurm cluster; hydra/launcher=joblib uses all cores"
     return None
 
 

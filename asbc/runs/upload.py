@@ -10,7 +10,7 @@ from pathlib import Path
 from asbc.extras import MissingExtraError
 from asbc.runs.loggers import RunFacts
 from asbc.runs.results import read_rows, read_settings, runs
-from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, uploaded, written
+from asbc.runs.wandb_logger import WandbLogger, WandbSession, has_key, must_answer, uploaded, written
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ def main() -> None:
         options.project, options.entity, tuple(options.tag), "offline" if options.offline else "online"
     )
     try:
+        if not options.offline:
+            must_answer()
         sent = upload_runs(options.folder, logger)
         done = "written, not sent" if options.offline else "sent"
         print(f"{sent.sent} run(s) {done}, {sent.there} there already, {sent.unfinished} not finished")

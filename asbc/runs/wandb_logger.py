@@ -6,12 +6,15 @@ import io
 import logging
 import os
 import shlex
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from asbc.extras import needed
 from asbc.files import write_whole
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger("asbc")
+PATIENCE = 10.0  # seconds that W&B has to answer at all; its own library would try for minutes
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class WandbSession(Session):
         with needed("logger=wandb", "wandb"):
             import wandb
 
+        if self.mode == "online":
+            must_answer()
         facts = self.facts.facts
         self.run = wandb.init(
             # A run of its own for every attempt: a second one must not write into what a killed one left.
@@ -141,7 +147,7 @@ def has_key() -> bool:
     """Whether W&B has a key to log in with: in the environment, or where `wandb login` leaves it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    host = urlsplit(address()).hostname or ""
     places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
     for place in places:
         if place and Path(place).is_file():
@@ -150,6 +156,23 @@ def has_key() -> bool:
             except (NetrcParseError, OSError):
                 return False
     return False
+
+
+def address() -> str:
+    """Where W&B is."""
+    return os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+
+
+def must_answer() -> None:
+    """Raise ConnectionError where nothing answers at W&B's address. Any answer will do, be it a refusal."""
+    try:
+        urlopen(address(), timeout=PATIENCE).close()
+    except HTTPError:
+        return
+    except OSError as error:
+        why = error.reason if isinstance(error, URLError) else error
+        if not isinstance(why, ssl.SSLError):  # W&B has certificates of its own
+            raise ConnectionError(f"{address()}: {why}") from None
 
 
 def wandb_config(facts: RunFacts) -> dict[str, Any]:

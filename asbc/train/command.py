@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from asbc.configs import conf_dir
 from asbc.extras import MissingExtraError
 from asbc.files import DISK_FULL
 from asbc.train.run import pretrain
 
+CONF = Path(__file__).resolve().parent / "conf"
 FAILED: list[str] = []  # what the failed jobs of a sweep said
 
 
-@hydra.main(version_base="1.3", config_path=str(conf_dir() / "pretrain"), config_name="config")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def run(config: DictConfig) -> None:
     try:
         pretrain(config)

@@ -62,7 +62,7 @@ def pretrain(config: DictConfig) -> Path:
     Parameters
     ----------
     config : DictConfig
-        What ``conf/pretrain/config.yaml`` composes.
+        What ``asbc/train/conf/config.yaml`` composes.
 
     Returns
     -------

@@ -64,8 +64,17 @@ def test_what_cannot_be_sent_is_told_in_one_line(tmp_path, monkeypatch, capsys):
     def unreachable(folder, logger):
         raise wandb.errors.CommError("failed to connect:\nno route to host")
 
+    monkeypatch.setattr(upload_module, "must_answer", lambda: None)
     monkeypatch.setattr(upload_module, "upload_runs", unreachable)
     monkeypatch.setattr(upload_module, "has_key", lambda: True)
     assert upload(monkeypatch, tmp_path) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "W&B did not answer (failed to connect: no route to host)" in said
+
+
+def test_no_network_is_told_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # nothing listens there
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert upload(monkeypatch, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "W&B did not answer (http://127.0.0.1:9: " in said

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 
-from asbc.configs import conf_dir
+from asbc.train.command import CONF
 
 ENCODERS = ("simclr", "mocov2", "byol", "barlow", "vicreg", "dino")
 # One block a layer and two channels; views and images of 16 pixels.
@@ -47,7 +47,7 @@ def config(folder, *overrides, encoder="simclr", probe=False):
         *TINY,
         *overrides,
     ]
-    with initialize_config_dir(str(conf_dir() / "pretrain"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", overrides=words)
 
 

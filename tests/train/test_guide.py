@@ -10,6 +10,7 @@ from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
 from asbc.embeddings.encoders import read_checkpoint
+from asbc.train.command import CONF
 from asbc.train.curve import read_curve
 
 from ..forked import Forked
@@ -49,7 +50,7 @@ def test_a_method_of_ones_own(tmp_path):
 def test_the_commands_of_the_guide_name_settings_that_there_are():
     lines = [line for language, code in BLOCKS if language == "sh" for line in code.splitlines()]
     (line,) = [line for line in lines if line.startswith("asbc-pretrain")]
-    with initialize_config_dir(str(conf_dir() / "pretrain"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", overrides=shlex.split(line)[1:])
         assert config.encoder.name == "mocov2" and config.data.name == "cifar100"
         for name in ENCODERS:
