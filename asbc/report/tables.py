@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TASKS = {"loo": "LOO", "lp": "LP", "nmi": "NMI", "ari": "ARI"}
-KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform"}
+KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "half NNK, half gaussian"}
 
 
 def accuracy(part: Part, metric: str) -> Table:
@@ -170,8 +170,8 @@ def selectors(part: Part) -> Table:
     return Table(
         "selectors",
         "Selectors: rules for the bandwidth",
-        "Each rule against the spectral rule with the same weights; uniform weights and other libraries' weights "
-        f"against NNK-σ. Below zero: the spectral rule is better. Best first within each kind. {_how(body)}",
+        "Each rule against the spectral rule with the same weights; uniform weights, the blend and other libraries' "
+        f"weights against NNK-σ. Below zero: the spectral rule is better. Best first within each kind. {_how(body)}",
         header,
         body,
     )
