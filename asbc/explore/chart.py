@@ -68,10 +68,9 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tu
     plot.axis.visible = False
     plot.grid.visible = False
     plot.min_border = 0
-    mappers = {
-        way.key: LinearColorMapper(palette=way.palette, low=way.low, high=way.high, nan_color=UNKNOWN) for way in ways
-    }
-    fill: Any = transform(ways[0].field, mappers[ways[0].key])
+    first = ways[0]
+    mapper = LinearColorMapper(palette=first.palette, low=first.low, high=first.high, nan_color=UNKNOWN)
+    fill: Any = transform(first.field, mapper)
     points = plot.add_glyph(
         source,
         Scatter(x="x", y="y", size=size, fill_color=fill, line_color=None, fill_alpha=0.82),
@@ -79,24 +78,21 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tu
         nonselection_glyph=Scatter(x="x", y="y", size=size, fill_color="#d5dbe1", line_color=None, fill_alpha=0.35),
         name="points",
     )
-    bars = {}
-    for way in ways:
-        if not way.legend:
-            bars[way.key] = ColorBar(
-                color_mapper=mappers[way.key],
-                visible=way is ways[0],
-                orientation="horizontal",
-                height=8,
-                padding=4,
-                label_standoff=5,
-                major_label_text_font=FONT,
-                major_label_text_font_size="12px",
-                major_label_text_color=MUTED,
-                major_tick_line_color=None,
-                bar_line_color=None,
-                background_fill_color=None,
-            )
-            plot.add_layout(bars[way.key], "below")
+    bar = ColorBar(
+        color_mapper=mapper,
+        visible=not first.legend,
+        orientation="horizontal",
+        height=8,
+        padding=4,
+        label_standoff=5,
+        major_label_text_font=FONT,
+        major_label_text_font_size="12px",
+        major_label_text_color=MUTED,
+        major_tick_line_color=None,
+        bar_line_color=None,
+        background_fill_color=None,
+    )
+    plot.add_layout(bar, "below")
     pan, wheel, lasso = PanTool(), WheelZoomTool(), LassoSelectTool(continuous=False)
     lasso.overlay.fill_color, lasso.overlay.line_color = ACCENT, ACCENT
     lasso.overlay.fill_alpha = 0.08
@@ -106,13 +102,10 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tu
     hover.limit = 1
     plot.add_tools(pan, lasso, BoxSelectTool(), wheel, TapTool(), hover, ResetTool())
     plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, wheel
-    fields = {way.key: way.field for way in ways}
-    return plot, {"points": points, "plot": plot, "mappers": mappers, "bars": bars, "fields": fields}
+    return plot, {"points": points, "plot": plot, "mapper": mapper, "bar": bar}
 
 
-def draw_histogram(
-    key: str, values: NDArray, label: str, limits: list[float], *, upper: float | None = None
-) -> tuple[Any, dict[str, Any]]:
+def draw_histogram(key: str, values: NDArray, label: str, limits: list[float], *, upper: float | None = None) -> Any:
     """A histogram of all nodes with its thresholds; nodes chosen on the map are drawn in front.
 
     Parameters
@@ -130,7 +123,8 @@ def draw_histogram(
 
     Returns
     -------
-    figure, models
+    figure
+        Its data source is called ``bars_of_`` and the key.
     """
     finite = values[np.isfinite(values)]
     low = float(min([*finite.min(initial=np.inf, keepdims=True), *limits])) if len(finite) else 0.0
@@ -139,7 +133,8 @@ def draw_histogram(
     span = (high - low) or 1.0
     edges = np.linspace(low, high + 0.02 * span, BINS + 1)
     counts, _ = np.histogram(np.clip(values[~np.isnan(values)], edges[0], edges[-1]), edges)
-    bars = ColumnDataSource({"left": edges[:-1], "right": edges[1:], "top": counts, "chosen": np.zeros(BINS)})
+    columns = {"left": edges[:-1], "right": edges[1:], "top": counts, "chosen": np.zeros(BINS)}
+    bars = ColumnDataSource(columns, name=f"bars_of_{key}")
     plot = figure(
         name=f"histogram_{key}",
         sizing_mode="stretch_width",
@@ -186,7 +181,7 @@ def draw_histogram(
     code = f"if (cb_obj.final) window.exploreRange('{key}', cb_obj.geometry.x0, cb_obj.geometry.x1);"
     plot.js_on_event(SelectionGeometry, CustomJS(code=code))
     style_axes(plot)
-    return plot, {"bars": bars, "plot": plot}
+    return plot
 
 
 def style_axes(plot: Any) -> None:

@@ -1,13 +1,16 @@
 // What the page does when it is used. Everything that comes from the data reaches the page as text, never as markup.
-window.exploreReady = function (given) {
-  "use strict";
-  // Dictionaries arrive as maps, however deep they lie.
-  const plain = (value) => (value instanceof Map
-    ? Object.fromEntries([...value].map(([key, inner]) => [key, plain(inner)]))
-    : Array.isArray(value) ? value.map(plain) : value);
-  const nodes = given.nodes, map = plain(given.map), histograms = plain(given.histograms), about = plain(given.about);
+"use strict";
+window.exploreReady = function ({nodes, ...map}) {
   const $ = (id) => document.getElementById(id);
-  const data = plain(nodes.data);
+  const about = JSON.parse($("about").textContent);
+  const table = (source) => (source.data instanceof Map ? Object.fromEntries(source.data) : source.data);
+  // Columns of words come beside those of numbers: a browser reads them faster so. Tooltips find them in the source.
+  const words = {...about.words};
+  for (const [key, {names, codes}] of Object.entries(about.classes)) words[key] = codes.map((code) => names[code] ?? "");
+  for (const [key, column] of Object.entries(words)) {
+    if (nodes.data instanceof Map) nodes.data.set(key, column); else nodes.data[key] = column;
+  }
+  const data = table(nodes);
   const count = data.node.length;
   const rowOf = new Map();
   for (let i = 0; i < count; i++) rowOf.set(data.node[i], i);
@@ -62,14 +65,14 @@ window.exploreReady = function (given) {
     const rows = nodes.selected.indices;
     $("count").textContent = rows.length.toLocaleString("en");
     for (const id of ["copy", "download", "clear"]) $(id).disabled = !rows.length;
-    const table = $("rows");
-    table.hidden = !rows.length;
+    const list = $("rows");
+    list.hidden = !rows.length;
     $("hint").hidden = rows.length > 0 && rows.length <= ROWS;
     if (rows.length > ROWS) $("hint").textContent = `The first ${ROWS}; the CSV file has all.`;
     else if (!rows.length) $("hint").textContent = about.hint;
     const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour].includes(column.key));
-    table.tHead.replaceChildren();
-    const head = table.tHead.insertRow();
+    list.tHead.replaceChildren();
+    const head = list.tHead.insertRow();
     for (const column of wanted) cell(head, "th", column.title, column.digits === undefined ? "" : "number");
     const body = document.createElement("tbody");
     for (const i of rows.slice(0, ROWS)) {
@@ -84,7 +87,7 @@ window.exploreReady = function (given) {
         place.appendChild(button);
       }
     }
-    table.tBodies[0].replaceWith(body);
+    list.tBodies[0].replaceWith(body);
   }
 
   function thumb(i) {
@@ -149,20 +152,22 @@ window.exploreReady = function (given) {
   // ------------------------------------------------------------------------------------------------ colours
   function paint() {
     colour = $("colour").value;
-    const fill = {field: map.fields[colour], transform: map.mappers[colour]};
-    map.points.glyph.fill_color = fill;
-    map.points.selection_glyph.fill_color = fill;
-    for (const [key, bar] of Object.entries(map.bars)) bar.visible = key === colour;
+    const {field, palette, low, high, scale} = about.ways[colour];
+    map.mapper.setv({palette, low, high});
+    map.points.glyph.fill_color = {field, transform: map.mapper};
+    map.points.selection_glyph.fill_color = {field, transform: map.mapper};
+    map.bar.visible = scale;
     for (const legend of document.querySelectorAll(".legend")) legend.hidden = legend.dataset.colour !== colour;
     fillTable();
   }
   $("colour").addEventListener("change", paint);
 
   // ------------------------------------------------------------------------------------------------ histograms
+  const histograms = {}; // the bars of each, once it is drawn
   function fillHistograms() {
     const rows = nodes.selected.indices;
-    for (const [key, {bars}] of Object.entries(histograms)) {
-      const drawn = plain(bars.data);
+    for (const [key, bars] of Object.entries(histograms)) {
+      const drawn = table(bars);
       const left = drawn.left[0], width = drawn.right[0] - left, bins = drawn.left.length;
       const chosen = new Array(bins).fill(0);
       for (const i of rows) {
@@ -172,12 +177,24 @@ window.exploreReady = function (given) {
       bars.data = {...drawn, chosen};
     }
   }
+  // They are drawn once the map is there and the browser has nothing else to do.
+  const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 20));
+  function drawHistograms([next, ...rest]) {
+    if (!next) { document.body.dataset.histograms = "yes"; return; }
+    idle(async () => {
+      await Bokeh.embed.embed_item(next.figure, `place_of_${next.key}`);
+      const name = `bars_of_${next.key}`;
+      histograms[next.key] = Bokeh.documents.find((found) => found.get_model_by_name(name)).get_model_by_name(name);
+      if (nodes.selected.indices.length) fillHistograms();
+      drawHistograms(rest);
+    });
+  }
   window.exploreNearest = ({data_source, vars}) => {
     const away = (i) => (data.x[i] - vars.x) ** 2 + (data.y[i] - vars.y) ** 2;
     return !data_source.inspected.indices.some((other) => away(other) < away(vars.index));
   };
   window.exploreRange = (key, from, to) => {
-    const last = plain(histograms[key].bars.data).right.at(-1);
+    const last = table(histograms[key]).right.at(-1);
     const high = to >= last ? Infinity : to; // what lies beyond the axis is in its last bar
     choose(rowsWhere((i) => data[key][i] >= from && data[key][i] <= high));
   };
@@ -189,7 +206,7 @@ window.exploreReady = function (given) {
     if (button.dataset.nodes !== undefined) show(rowsOf(button.dataset.nodes.split(",").map(Number)));
     else if (button.dataset.label !== undefined) show(rowsWhere((i) => data.label[i] === button.dataset.label));
     else if (button.dataset.code !== undefined) {
-      const values = data[map.fields[colour]], code = Number(button.dataset.code);
+      const values = data[about.ways[colour].field], code = Number(button.dataset.code);
       choose(rowsWhere((i) => values[i] === code));
     }
   });
@@ -200,4 +217,5 @@ window.exploreReady = function (given) {
   nodes.selected.change.connect(() => { fillTable(); fillHistograms(); });
   about.hint = $("hint").textContent;
   document.body.dataset.ready = "yes";
+  drawHistograms(about.histograms);
 };

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bokeh.document import Document
-from bokeh.embed import file_html
+from bokeh.embed import file_html, json_item
 from bokeh.events import DocumentReady
 from bokeh.models import ColumnDataSource
 from bokeh.resources import INLINE
@@ -55,7 +56,7 @@ COLUMNS: list[tuple[str, str, int | None]] = [
 class Panel:
     """A histogram of the page: the figure it embeds, and what stands above it."""
 
-    root: str
+    key: str
     title: str
     note: str
 
@@ -172,16 +173,16 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
     """
     ways = colorings(found)
     notes: list[str] = []
-    source = ColumnDataSource(_columns(found, ways, thumbnails, notes), name="nodes")
-    plot, models = draw_map(source, ways, tooltip(source.data.keys()))
+    source = ColumnDataSource(_numbers(found, ways), name="nodes")
+    words, classes = _words(found, thumbnails, notes), _classes(found)
+    plot, models = draw_map(source, ways, tooltip({*source.data, *words, *classes}))
     document = Document()
     document.add_root(plot)
-    histograms, panels = {}, []
+    document.js_on_event(DocumentReady, call_page({"nodes": source, **models}))
+    histograms, panels = [], []
     for key, title, note, values, label, limits, upper in _panels(found):
-        figure, parts = draw_histogram(key, values, label, limits, upper=upper)
-        document.add_root(figure)
-        histograms[key] = parts
-        panels.append(Panel(figure.name, title, note))
+        histograms.append({"key": key, "figure": json_item(draw_histogram(key, values, label, limits, upper=upper))})
+        panels.append(Panel(key, title, note))
     places = np.stack([source.data["x"], source.data["y"]])
     about = {
         "span": float((places.max(axis=1) - places.min(axis=1)).max()) or 1.0,
@@ -189,18 +190,28 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             {"key": key, "title": title, **({} if digits is None else {"digits": digits})}
             for key, title, digits in COLUMNS
         ],
+        "ways": {
+            way.key: {
+                "field": way.field,
+                "palette": way.palette,
+                "low": way.low,
+                "high": way.high,
+                "scale": not way.legend,
+            }
+            for way in ways
+        },
+        "words": words,
+        "classes": classes,
+        "histograms": histograms,
     }
-    document.js_on_event(
-        DocumentReady, call_page({"nodes": source, "map": models, "histograms": histograms, "about": about})
-    )
     pictures = set() if thumbnails is None else {node for node, made in thumbnails.made.items() if made}
     sections = Sections(found, pictures)
     labelled = found.issues is not None
     here = files("asbc.explore")
     # Everything is escaped unless the template says otherwise, and it does so only for what is written here.
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-        here.joinpath("page.html").read_text(encoding="utf-8")
-    )
+    templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
+    template = templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8"))
     return file_html(
         document,
         INLINE,
@@ -223,6 +234,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "more_groups": sections.more_groups(),
             "pieces": sections.pieces(),
             "about": found.about,
+            "about_page": about,
             "suspects": sections.suspects() if labelled else None,
             "doubtful": len(found.suspects),
             "pairs": sections.pairs(),
@@ -264,17 +276,31 @@ def tooltip(columns: Any) -> str:
     )
 
 
-def _columns(found: Findings, ways: list[Coloring], thumbnails: Thumbnails | None, notes: list[str]) -> dict[str, Any]:
+def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
     nodes = found.nodes.iloc[found.shown]
     columns: dict[str, Any] = {"node": nodes["node"].to_numpy(np.int32)}
     for key in ("x", "y", "dimension", "sigma", "density", "outlier_score", "nearest_ratio", "suspicion"):
         if key in nodes:
             columns[key] = nodes[key].to_numpy(np.float32)
     columns["component"] = nodes["component"].to_numpy(np.int32) + 1
-    columns |= {way.field: way.values for way in ways if way.legend}
-    if "label" in nodes:
-        columns["label"] = ["" if value is None else value for value in nodes["label"].tolist()]
-        columns["suggested"] = ["" if value is None else value for value in nodes["suggested"].tolist()]
+    return columns | {way.field: way.values for way in ways if way.legend}
+
+
+def _classes(found: Findings) -> dict[str, dict[str, list]]:
+    """Columns of classes, as the names of these and the place of every node's among them, -1 for none."""
+    if found.issues is None:
+        return {}
+    nodes = found.nodes.iloc[found.shown]
+    coded = {}
+    for key in ("label", "suggested"):
+        codes, names = pd.factorize(nodes[key])
+        coded[key] = {"names": names.tolist(), "codes": codes.tolist()}
+    return coded
+
+
+def _words(found: Findings, thumbnails: Thumbnails | None, notes: list[str]) -> dict[str, list[str]]:
+    """Columns of texts and pictures."""
+    nodes, columns = found.nodes.iloc[found.shown], {}
     if "text" in nodes:
         most = min(TEXT_MOST, max(20, TEXT_BYTES // len(nodes)))
         texts = nodes["text"].tolist()

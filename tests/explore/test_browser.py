@@ -229,9 +229,10 @@ def test_numbers_and_classes_of_the_page_choose_on_the_map(page, made):
 
 def test_histograms_and_map_are_linked(page, made):
     table = pd.read_parquet(made / "explore.parquet")
+    until(page, lambda: page.execute_script("return document.body.dataset.histograms === 'yes'"))
     page.execute_script("window.exploreRange('outlier_score', 0, 1)")
     assert chosen(page) == table.index[table["outlier_score"].astype("float32") <= 1].tolist()
-    blue = "return Bokeh.documents[0].get_model_by_name('histogram_dimension').renderers[1].data_source.data.chosen"
+    blue = "return Bokeh.documents.map((d) => d.get_model_by_name('bars_of_dimension')).find((b) => b).data.chosen"
     assert sum(page.execute_script(blue)) == len(chosen(page))
 
 

@@ -44,7 +44,7 @@ def test_pictures(made, still, tmp_path):
     words = [made / "vectors.npy", "--images", made / "pictures", "--out", tmp_path / "a.html", "--quiet"]
     assert run(*words) == 0
     text = (tmp_path / "a.html").read_text()
-    assert "003&lt;b&gt;.png" in text and "003<b>.png" not in text
+    assert r"003\u003cb\u003e.png" in text and "003<b>.png" not in text
     paths = find_images(made / "pictures", 120)
     assert [path.name for path in paths] == [f"{i:03d}<b>.png" for i in range(120)]
     (tmp_path / "bad.png").write_bytes(b"no picture")
