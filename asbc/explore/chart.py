@@ -133,7 +133,7 @@ def draw_histogram(key: str, values: NDArray, label: str, limits: list[float], *
     span = (high - low) or 1.0
     edges = np.linspace(low, high + 0.02 * span, BINS + 1)
     counts, _ = np.histogram(np.clip(values[~np.isnan(values)], edges[0], edges[-1]), edges)
-    columns = {"left": edges[:-1], "right": edges[1:], "top": counts, "chosen": np.zeros(BINS)}
+    columns: dict[str, Any] = {"left": edges[:-1], "right": edges[1:], "top": counts, "chosen": np.zeros(BINS)}
     bars = ColumnDataSource(columns, name=f"bars_of_{key}")
     plot = figure(
         name=f"histogram_{key}",
