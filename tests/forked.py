@@ -1,69 +1,229 @@
-"""Commands in processes of their own, forked from one that has imported what they need.
+"""Commands in processes of their own, forked from a process that has imported what they need.
 
-A start then costs what it does and not the seconds that imports take.
+A start then costs what the command does, and not the seconds that imports take. There is one process to fork from for
+each list of modules that is asked for; it starts when it is first needed and ends with the tests. If it cannot start,
+the error shows what it printed.
 """
 
+import atexit
+import functools
 import importlib
 import multiprocessing
 import os
+import runpy
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import time
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-PROCESSES = multiprocessing.get_context("forkserver")
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # as it is before any test changes it
+ORDER = "print({'x', 'y', 'z'}, {'a', 'b', 'c'})"  # shows what a process's hash seed does to sets
+# What a process finds imported: nothing beyond the core; what experiments and reports need; what images need too.
+CORE = ("asbc.commands", "asbc.builder", "asbc.outofcore.command")
+RUNS = (*CORE, "asbc.runs.command", "asbc.report.command", "asbc.report.exhibit", "tests.outofcore.small")
+TORCH = (*RUNS, "asbc.embeddings.command", "asbc.embeddings.embedder", "asbc.train.command", "tests.embeddings.small")
 
 
 class Forked:
-    """A command of asbc, as ``subprocess.Popen`` would start it.
+    """A process, as ``subprocess.Popen`` would start it.
 
     Parameters
     ----------
-    module : str
-        Its ``main`` is called, with `words` as the command line.
-    preload : list of str
-        Modules that the process is to find imported, if no other command was started before.
+    target : str or path
+        What it runs: "module", whose ``main`` is called with `words` as the command line; "module:function", which is
+        called with `words` as its arguments; or the path of a script.
+    words : list
+        See `target`.
+    cwd : path
+        The folder that it works in.
+    env : dict, optional
+        Its environment. What modules read as they are imported, they have read before.
+    preload : sequence of str
+        Modules that it is to find imported; if they have a function `warm_up`, it has been called.
     """
 
-    def __init__(self, module, words, *, cwd, env, preload):
-        PROCESSES.set_forkserver_preload(preload)
+    def __init__(self, target, words, *, cwd=ROOT, env=None, preload=RUNS):
+        self._server = _server(tuple(preload))
         self._output = Path(tempfile.mkdtemp(prefix="forked-"))
-        self._process = PROCESSES.Process(
-            target=_run, args=(module, list(words), str(cwd), dict(env), str(self._output))
+        atexit.register(shutil.rmtree, self._output, ignore_errors=True)
+        for name in ("1", "2"):
+            (self._output / name).touch()
+        env = ENVIRONMENT if env is None else env
+        self.pid, self._number = self._server.start(
+            str(target), list(words), os.fspath(cwd), dict(env), str(self._output)
         )
-        self._process.start()
 
     @property
     def returncode(self):
-        return self._process.exitcode
+        """The exit code, negative where a signal ended it; None as long as it runs."""
+        return self._server.exit_code(self._number, seconds=0)
 
     def poll(self):
-        return self._process.exitcode
+        return self.returncode
 
     def read(self):
         """All that it has printed so far: its output, and its errors."""
-        return tuple(path.read_text() if path.exists() else "" for path in (self._output / "1", self._output / "2"))
+        return tuple((self._output / name).read_text() for name in ("1", "2"))
 
-    def wait(self):
+    def wait(self, seconds=300):
         """The exit code, once it has ended."""
-        self._process.join()
-        return self._process.exitcode
+        code = self._server.exit_code(self._number, seconds)
+        assert code is not None, f"it does not end: {self.read()}"
+        return code
 
     def communicate(self):
         self.wait()
         return self.read()
 
     def send_signal(self, number):
-        os.kill(self._process.pid, number)
+        if self.returncode is None:
+            os.kill(self.pid, number)
 
 
-def _run(module, words, cwd, env, output):
+def run(target, words, **options):
+    """Start a process, wait for it, and give its exit code, output and errors, as ``subprocess.run`` does."""
+    process = Forked(target, words, **options)
+    output, errors = process.communicate()
+    return subprocess.CompletedProcess([target, *words], process.returncode, output, errors)
+
+
+# ------------------------------------------------------------------------------------- the process that is forked
+
+
+class _Server:
+    """This end of the connection to a process that forks others."""
+
+    def __init__(self, modules):
+        self._connection, there = multiprocessing.Pipe()
+        self._started = 0  # processes so far, which are known by their place in that row
+        self._codes = {}
+        handle, self._errors = tempfile.mkstemp(prefix="fork-server-")
+        command = [sys.executable, "-m", "tests.forked", str(there.fileno()), *modules]
+        env = {**ENVIRONMENT, "PYTHONHASHSEED": _another_hash_seed()}
+        with there:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[there.fileno()], stderr=handle)
+        atexit.register(self._end)
+
+    def start(self, *request):
+        """The new process's id, and its number here."""
+        self._started += 1
+        try:
+            self._connection.send((self._started, request))
+        except OSError:
+            self._give_up()
+        while True:
+            kind, pid = self._receive()
+            if kind == "started":
+                return pid, self._started
+
+    def exit_code(self, number, seconds):
+        """Of the process with that number; None if it still runs after so many seconds."""
+        end = time.monotonic() + seconds
+        while number not in self._codes and self._connection.poll(max(0.0, end - time.monotonic())):
+            self._receive()
+        return self._codes.get(number)
+
+    def _receive(self):
+        try:
+            kind, *told = self._connection.recv()
+        except (EOFError, OSError):
+            self._give_up()
+        if kind == "ended":
+            number, code = told
+            self._codes[number] = code
+        return kind, told[0]
+
+    def _give_up(self):
+        code, printed = self._process.wait(), Path(self._errors).read_text()
+        raise RuntimeError(f"the process that forks others ended with {code}:\n{printed}")
+
+    def _end(self):
+        self._connection.close()
+        self._process.wait()
+        os.unlink(self._errors)
+
+
+@functools.lru_cache
+def _server(modules):
+    return _Server(modules)
+
+
+def _another_hash_seed():
+    """One that gives sets of strings another order than they have in this process, so that tests see both."""
+    ours = f"{ {'x', 'y', 'z'} } { {'a', 'b', 'c'} }\n"
+    for seed in map(str, range(100)):
+        env = {**ENVIRONMENT, "PYTHONHASHSEED": seed}
+        if subprocess.run([sys.executable, "-S", "-c", ORDER], env=env, capture_output=True, text=True).stdout != ours:
+            return seed
+    raise AssertionError("all hash seeds give one order")
+
+
+def _serve(connection):
+    """Fork a child for each request and tell when it ends; in the child, what was requested, None at the end."""
+    awake, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; without them this ends too
+    alive = {}
+    while True:
+        ready = wait([connection, awake])
+        if awake in ready:
+            os.read(awake, 1000)
+            for pid, number in list(alive.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    del alive[pid]
+                    connection.send(("ended", number, os.waitstatus_to_exitcode(status)))
+        if connection in ready:
+            try:
+                number, request = connection.recv()
+            except EOFError:
+                for pid in alive:
+                    os.kill(pid, signal.SIGKILL)
+                return None
+            child = os.fork()
+            if not child:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a shell's foreground
+                for descriptor in (connection.fileno(), awake, wake):
+                    os.close(descriptor)
+                return request
+            alive[child] = number
+            connection.send(("started", child))
+
+
+def _work(target, words, cwd, env, output):
     for number in (1, 2):
-        os.dup2(os.open(os.path.join(output, str(number)), os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(os.path.join(output, str(number)), os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     sys.path[:0] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.argv = [module, *words]
     if "torch" in sys.modules and "OMP_NUM_THREADS" in env:  # which it has read before
         sys.modules["torch"].set_num_threads(int(env["OMP_NUM_THREADS"]))
-    importlib.import_module(module).main()
+    module, _, function = target.partition(":")
+    if function:
+        getattr(importlib.import_module(module), function)(*words)
+        return
+    sys.argv = [target, *words]
+    if target.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(target))
+        runpy.run_path(target, run_name="__main__")
+    else:
+        sys.exit(importlib.import_module(module).main())
+
+
+if __name__ == "__main__":
+    for _name in sys.argv[2:]:
+        getattr(importlib.import_module(_name), "warm_up", int)()
+    # A child goes on from here, so that it ends as any program does.
+    _request = _serve(Connection(int(sys.argv[1])))
+    if _request is not None:
+        _work(*_request)

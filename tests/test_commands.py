@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,34 +9,15 @@ import pytest
 
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.command import missing_launcher
-
-ROOT = Path(__file__).resolve().parents[1]
-EXPERIMENTS = ("filelock", "hydra", "hydra_plugins", "matplotlib", "omegaconf", "pandas", "platformdirs", "pyarrow")
-EMBED = ("lightning", "PIL", "safetensors", "timm", "torch", "torchvision")
-WANDB = ("wandb", "wandb_workspaces")
-SCALE = ("dask", "distributed", "faiss", "fsspec", "pynndescent")
-ALL = (*EXPERIMENTS, "rich", *EMBED, *WANDB, *SCALE, "networkx", "torch_geometric", "submitit", "umap")
-
-HIDE = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name in hidden or name.partition(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-hidden = set(sys.argv.pop(1).split(","))
-sys.meta_path.insert(0, Hidden())
-"""
+from tests.forked import CORE, run
+from tests.hidden import ALL, EMBED, EXPERIMENTS, SCALE, WANDB
 
 
 def without(packages, code, *arguments, cwd):
     """Run some code in a Python that does not find some packages."""
-    return subprocess.run(
-        [sys.executable, "-c", HIDE + code, ",".join(packages), *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(Path(cwd) / "cache")},
-        capture_output=True,
-        text=True,
-    )
+    env = {**os.environ, "ASBC_CACHE": str(Path(cwd) / "cache")}
+    words = [packages, code, list(map(str, arguments))]
+    return run("tests.hidden:run_code", words, cwd=cwd, env=env, preload=["tests.hidden", *CORE])
 
 
 @pytest.mark.parametrize(

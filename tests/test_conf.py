@@ -3,8 +3,6 @@
 import importlib
 import importlib.util
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from asbc.configs import conf_dir
 from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
 from asbc.runs.experiment import settings_of
+from tests.forked import run
 
 pytestmark = pytest.mark.slow
 CONF = conf_dir()
@@ -142,7 +141,8 @@ def test_k_cand_is_what_the_search_is_asked_for():
 
 
 def test_help_names_the_metric_and_the_experiments():
-    done = subprocess.run([sys.executable, "-m", "asbc.cli", "--help"], capture_output=True, text=True, check=True)
+    done = run("asbc.cli", ["--help"])
+    assert done.returncode == 0, done.stderr
     assert "The metric is cosine" in done.stdout and "neighbors.metric=euclidean" in done.stdout
     for name in leaves("experiment"):
         assert name in done.stdout

@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,18 @@ import pytest
 
 import asbc
 from asbc.results import collect
+from tests import forked
 
 from .conftest import curved_clouds
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 RECIPES = dict(re.findall(r"^### (.+)\n((?:(?!^##).*\n?)+)", TEXT, re.M))
-COMMANDS = {"asbc": "run", "asbc-build": "build", "asbc-embed": "embed"}
+COMMANDS = {
+    "asbc": "asbc.runs.command",
+    "asbc-build": "asbc.outofcore.command",
+    "asbc-embed": "asbc.embeddings.command",
+}
 
 
 def blocks(recipe):
@@ -26,14 +29,14 @@ def blocks(recipe):
     return re.findall(r"^```(\w+)\n(.*?)^```$", RECIPES[recipe], re.M | re.S)
 
 
-def run(command, folder, **environment):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(folder / "cache"), **environment}
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
+def run(target, words, folder, preload):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", str(ROOT)]), "ASBC_CACHE": str(folder / "cache")}
+    done = forked.run(target, words, cwd=folder, env=environment, preload=preload)
+    assert done.returncode == 0, f"{target} {words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
-def follow(recipe, folder):
+def follow(recipe, folder, preload=forked.RUNS):
     """Write the files of a recipe into a folder and run the rest; gives what was printed."""
     printed = []
     for language, code in blocks(recipe):
@@ -42,13 +45,13 @@ def follow(recipe, folder):
             (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
             (folder / named[1]).write_text(code)
         elif language == "python":
-            printed.append(run([sys.executable, "-c", code], folder))
+            (folder / "shown.py").write_text(code)
+            printed.append(run(folder / "shown.py", [], folder, preload))
         else:
             for line in code.strip().splitlines():
                 setting, name, *arguments = shlex.split(line)
                 assert setting == "PYTHONPATH=."
-                start = [sys.executable, "-c", f"from asbc.commands import {COMMANDS[name]} as start; start()"]
-                printed.append(run([*start, *arguments], folder, PYTHONPATH=os.pathsep.join([".", str(ROOT)])))
+                printed.append(run(COMMANDS[name], arguments, folder, preload))
     return printed
 
 
@@ -95,7 +98,7 @@ def test_an_encoder(tmp_path):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(3):
             image.new("RGB", (20, 20), color).save(tmp_path / "photos" / name / f"{number}.png")
-    follow("an encoder", tmp_path)
+    follow("an encoder", tmp_path, forked.TORCH)
     (entry,) = tmp_path.glob("cache/**/vectors.npy")
     vectors = np.load(entry)
     assert vectors.shape == (6, 3 * 3 * 3)

@@ -32,12 +32,13 @@ def resnet(tmp_path_factory):
 
 
 @pytest.fixture
-def cifar(tmp_path, monkeypatch, rng):
-    """A CIFAR-100 of 23 test images in two classes, in torchvision's files and with their md5 sums."""
+def cifar(tmp_path, monkeypatch, rng, request):
+    """A CIFAR-100 of 23 test images, or as many as are asked for, in torchvision's files and with their md5 sums."""
     import torchvision
 
-    images = np.clip(rng.normal(128, 40, (23, 32, 32, 3)), 0, 255).astype(np.uint8)
-    labels = np.arange(23) % 2
+    n = getattr(request, "param", 23)
+    images = np.clip(rng.normal(128, 40, (n, 32, 32, 3)), 0, 255).astype(np.uint8)
+    labels = np.arange(n) % 2
     images[labels == 1, :16] //= 3  # something to tell the classes by
     folder = tmp_path / "images" / "cifar-100-python"
     folder.mkdir(parents=True)

@@ -66,10 +66,6 @@ def write_checkpoint(folder, checkpoint, args):
     return folder
 
 
-# What a process that embeds finds imported, and what one that builds a graph does, which may come later.
-PRELOAD = ["lightning", "torchvision", "asbc.embeddings.command", "asbc.embeddings.embedder", "tests.outofcore.small"]
-
-
 class Noise(Dataset):
     """Images of noise, the same every time."""
 

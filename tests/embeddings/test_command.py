@@ -23,9 +23,9 @@ from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
 from asbc.learn.vote import loo_accuracy
-from tests.forked import Forked
+from tests.forked import TORCH, run
 
-from .small import PRELOAD, checkpoint_of, new_args, write_checkpoint
+from .small import checkpoint_of, new_args, write_checkpoint
 
 ROOT = Path(__file__).parents[2]
 LEAVES = sorted(path.stem for path in (ROOT / "conf" / "embedding").glob("*.yaml"))
@@ -38,9 +38,7 @@ def source(*overrides):
 
 def asbc_embed(*arguments, cwd, cache, **environment):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(cache), **environment}
-    run = Forked("asbc.embeddings.command", arguments, cwd=cwd, env=env, preload=PRELOAD)
-    stdout, stderr = run.communicate()
-    return subprocess.CompletedProcess(arguments, run.returncode, stdout, stderr)
+    return run("asbc.embeddings.command", arguments, cwd=cwd, env=env, preload=TORCH)
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
@@ -150,10 +148,10 @@ def test_a_sweep_without_a_network_says_it_once_each(tmp_path):
         "COLUMNS": "80",
         **proxy,
     }
-    command = [sys.executable, "-m", "asbc.runs.command", "-m", "embedding=simclr,dino", f"out={tmp_path}"]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    text = run.stdout + run.stderr
-    assert run.returncode == 1
+    words = ["-m", "embedding=simclr,dino", f"out={tmp_path}"]
+    done = run("asbc.runs.command", words, cwd=tmp_path, env=environment, preload=TORCH)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1
     assert "Traceback" not in text
     for encoder in ("simclr", "dino"):
         place = str(tmp_path / "cache" / "published")
@@ -200,8 +198,8 @@ def as_typed(line, folder):
     module = {"asbc": "asbc.runs.command", "asbc-embed": "asbc.embeddings.command"}[name]
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     env |= {"ASBC_CACHE": str(folder / "cache"), **dict(word.split("=", 1) for word in given)}
-    run = Forked(module, arguments, cwd=folder, env=env, preload=PRELOAD)
-    return "".join(run.communicate()), run.returncode
+    done = run(module, arguments, cwd=folder, env=env, preload=TORCH)
+    return done.stdout + done.stderr, done.returncode
 
 
 def test_the_guide_does_what_it_says(workplace, resnet):

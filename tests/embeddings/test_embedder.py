@@ -1,9 +1,9 @@
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from asbc.embeddings.embedder import embed
 from asbc.embeddings.encoders import Encoder, solo_checkpoint
 from asbc.embeddings.sources import EncoderSource
 from asbc.embeddings.store import Store, read_entry
-from tests.forked import Forked
+from tests.forked import TORCH, Forked
+from tests.forked import run as run_forked
 
-from .small import PRELOAD, TO_TENSOR, Noise, Tiny, tiny_encoder
+from .small import TO_TENSOR, Noise, Tiny, tiny_encoder
 
 CPU = {"accelerator": "cpu", "enable_progress_bar": False}
 NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "test"}
@@ -152,7 +153,7 @@ def embed_command(cache, *overrides, forked=True):
     words = ["embedding=encoder", dataset, "embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides]
     env = {**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     if forked:
-        return Forked("asbc.embeddings.command", words, cwd=cache.parent, env=env, preload=PRELOAD)
+        return Forked("asbc.embeddings.command", words, cwd=cache.parent, env=env, preload=TORCH)
     command = [sys.executable, "-m", "asbc.embeddings.command", *words]
     return subprocess.run(
         command, env=env, cwd=cache.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -225,37 +226,46 @@ def wait_for(condition, job, seconds=300):
 
 # ---- disks
 
-DISK = """
-    import pathlib, sys
-    sys.path[:0] = {path}
-    from tests.embeddings.test_embedder import Noise, run, tiny_encoder
-    for n in {numbers}:
-        try:
-            print(n, run(tiny_encoder(width=600), Noise(n), {cache!r}))
-        except OSError as error:
-            print(n, type(error).__name__, error)
-        print(n, sorted(file.name for file in pathlib.Path({cache!r}).rglob("*.npy")))
-"""
 
-
-def on_a_disk(tmp_path, mount, *numbers):
-    """The lines that embedding so many images prints, ``mount`` (shell) having set up tmp_path/disk."""
+def on_a_disk(tmp_path, mounts, *numbers):
+    """The lines that embedding so many images prints, the commands `mounts` having set up tmp_path/disk."""
     (tmp_path / "disk").mkdir(exist_ok=True)
-    script = tmp_path / "script.py"
-    cache = str(tmp_path / "disk" / "cache")
-    script.write_text(textwrap.dedent(DISK).format(path=[str(ROOT)], numbers=numbers, cache=cache))
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
     try:
         subprocess.run([*unshare, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no mount namespaces here")
-    shell = f"cd {tmp_path} && {mount} && {sys.executable} {script}"
-    return subprocess.run([*unshare, "sh", "-c", shell], capture_output=True, text=True).stdout.splitlines()
+    words = [mounts, str(tmp_path / "disk" / "cache"), numbers]
+    done = run_forked("tests.embeddings.test_embedder:embed_on_a_disk", words, cwd=tmp_path, preload=TORCH)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def embed_on_a_disk(mounts, cache, numbers):
+    """In a process of its own, whose mounts nobody else sees."""
+    NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000  # CLONE_NEWNS and CLONE_NEWUSER of <sched.h>
+    user, group = os.geteuid(), os.getegid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(NEW_MOUNTS if user == 0 else NEW_MOUNTS | NEW_USER):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    for mount in mounts:
+        subprocess.run(mount.split(), check=True)
+    for n in numbers:
+        try:
+            print(n, run(tiny_encoder(width=600), Noise(n), cache))
+        except OSError as error:
+            print(n, type(error).__name__, error)
+        print(n, sorted(file.name for file in Path(cache).rglob("*.npy")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
 def test_full_disk(tmp_path):
-    lines = on_a_disk(tmp_path, "mount -t tmpfs -o size=300k tmpfs disk", 200, 20)
+    lines = on_a_disk(tmp_path, ["mount -t tmpfs -o size=300k tmpfs disk"], 200, 20)
     assert lines[0].startswith("200 CacheError cannot write to the cache")  # 480 kB
     assert "No space left on device. Point ASBC_CACHE" in lines[0]
     assert lines[1] == "200 []", "room that was taken is given back"
@@ -265,7 +275,7 @@ def test_full_disk(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
 def test_read_only_cache_can_still_be_read(tmp_path):
     folder = run(tiny_encoder(width=600), Noise(20), tmp_path / "disk" / "cache")
-    lines = on_a_disk(tmp_path, "mount --bind disk disk && mount -o remount,ro,bind disk", 20, 21)
+    lines = on_a_disk(tmp_path, ["mount --bind disk disk", "mount -o remount,ro,bind disk"], 20, 21)
     assert lines[0] == f"20 {folder}"
     assert lines[2].startswith("21 CacheError cannot write to the cache")
     assert "Read-only file system. Point ASBC_CACHE" in lines[2]

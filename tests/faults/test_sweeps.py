@@ -159,7 +159,7 @@ def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path
     table = collect(tmp_path)
     with Run(first.parent, first.name, rerun=True) as run:  # stands for the first sweep, which is at work
         run.begin()
-        other = Forked("asbc.runs.command", [*words, f"out={tmp_path}"], cwd=ROOT, env=os.environ, preload=PRELOAD)
+        other = Forked("asbc.runs.command", [*words, f"out={tmp_path}"], env=os.environ)
         said = f"process {os.getpid()} on {os.uname().nodename} is at work on this run; waiting for it to end"
         while said not in "".join(other.read()):
             assert other.poll() is None, other.read()

@@ -2,9 +2,7 @@
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +12,8 @@ import torch
 import asbc
 from asbc.learn import GraphProbe
 from asbc.learn.spread import global_rank
-from tests.learn.small import Small, blobs, loader, trainer
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forked import TORCH, run
+from tests.learn.small import Small, blobs, linear_features, loader, trainer
 
 
 def expected(model):
@@ -106,34 +103,28 @@ def test_bad_arguments():
         trainer([GraphProbe([], every_n_epochs=1)], max_epochs=1).fit(Small(), loader())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="gloo between spawned processes is tried on Unix")
+class Writes(GraphProbe):
+    """Leaves what each process has measured in the folder that it works in."""
+
+    def measure(self, trainer, module):
+        found = super().measure(trainer, module)
+        Path(f"{trainer.world_size}-{trainer.global_rank}.json").write_text(json.dumps(found))
+        return found
+
+
+def train_with_probe(devices, strategy):
+    torch.manual_seed(0)
+    probe = Writes(loader(shuffle=True, n=61), every_n_epochs=1, embed=linear_features)
+    trainer([probe], max_epochs=1, devices=devices, strategy=strategy).fit(Small(), loader(n=64))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo between forked processes is tried on Unix")
 def test_two_processes_give_the_figures_of_one(tmp_path):
-    program = tmp_path / "two.py"
-    program.write_text(
-        textwrap.dedent(f"""
-        import json
-        import torch
-        from asbc.learn import GraphProbe
-        from tests.learn.small import Small, linear_features, loader, trainer
-
-        class Writes(GraphProbe):
-            def measure(self, trainer, module):
-                found = super().measure(trainer, module)
-                with open(f"{tmp_path}/{{trainer.world_size}}-{{trainer.global_rank}}.json", "w") as file:
-                    json.dump(found, file)
-                return found
-
-        if __name__ == "__main__":
-            for devices, strategy in ((1, "auto"), (2, "ddp_spawn_find_unused_parameters_true")):
-                torch.manual_seed(0)
-                model = Small()
-                probe = Writes(loader(shuffle=True, n=61), every_n_epochs=1, embed=linear_features)
-                trainer([probe], max_epochs=1, devices=devices, strategy=strategy).fit(model, loader(n=64))
-        """)
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(program)], env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    for devices, strategy in ((1, "auto"), (2, "ddp_fork_find_unused_parameters_true")):
+        words = [devices, strategy]
+        done = run(f"{__name__}:train_with_probe", words, cwd=tmp_path, env=environment, preload=TORCH)
+        assert done.returncode == 0, done.stderr[-3000:]
     one, first, second = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("1-0", "2-0", "2-1"))
     assert first == second and set(one) == {"probe/loo", "probe/dimension", "probe/effective_rank"}
     for name, value in one.items():

@@ -18,10 +18,9 @@ from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
 from asbc.outofcore import driver as driver_module
 from asbc.outofcore.command import main
 from asbc.outofcore.driver import build_graph
-from tests.forked import PROCESSES
+from tests.forked import Forked
 
 N = 700
-COMMAND = [sys.executable, "-m", "asbc.outofcore.command"]
 ARGUMENTS = ["--k", "12", "--block", "100", "--n-lists", "6", "--n-probe", "2", "--quiet"]
 STAGES = ["check", "assign", "lists", "neighbors", "rows", "transpose", "graph"]
 
@@ -130,7 +129,7 @@ BUILDERS = {
 }
 
 
-class Started:
+class Started(Forked):
     """``asbc-build`` in a process of its own, which waits for ever at `hold`, if that is given.
 
     Parameters
@@ -144,50 +143,37 @@ class Started:
     """
 
     def __init__(self, path, folder, *arguments, hold=None, largest_file=None):
-        self._notes = Path(tempfile.mkdtemp(prefix="started-", dir=Path(folder).parent))
+        self._held = Path(tempfile.mkdtemp(prefix="started-", dir=Path(folder).parent)) / "held"
         words = [str(path), str(folder), *arguments]
-        PROCESSES.set_forkserver_preload(["tests.outofcore.small"])
-        self.process = PROCESSES.Process(target=_command, args=(words, str(self._notes), hold, largest_file))
-        self.process.start()
+        super().__init__("tests.outofcore.small:command", [words, str(self._held), hold, largest_file])
 
     @property
     def errors(self):
-        return (self._notes / "stderr").read_text()
-
-    def wait(self, seconds=300):
-        """The exit code, once it has ended."""
-        self.process.join(seconds)
-        assert self.process.exitcode is not None, "it does not end"
-        return self.process.exitcode
+        return self.read()[1]
 
     def wait_until_held(self, seconds=300):
         deadline = time.monotonic() + seconds
-        while not (self._notes / "held").exists():
-            assert self.process.is_alive(), self.errors
+        while not self._held.exists():
+            assert self.poll() is None, self.errors
             assert time.monotonic() < deadline, "nothing happened"
             time.sleep(0.002)
         return self
 
-    def send_signal(self, number):
-        os.kill(self.process.pid, number)
-
     def kill(self):
         """kill -9."""
-        self.process.kill()
+        self.send_signal(signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
 
 
-def _command(words, notes, hold, largest_file):
-    os.dup2(os.open(os.path.join(notes, "stderr"), os.O_WRONLY | os.O_CREAT), 2)
-    # As in a shell's foreground, wherever the tests are run.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def command(words, held, hold, largest_file):
+    """``asbc-build`` as it is started above."""
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY))
     rename = os.replace
 
     def replace(source, target):
         if hold is not None and os.fspath(target).endswith(hold):
-            Path(notes, "held").touch()
+            Path(held).touch()
             while True:
                 signal.pause()
         rename(source, target)

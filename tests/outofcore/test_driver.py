@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -14,7 +13,8 @@ from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import read_graph_manifest
-from tests.outofcore.small import ARGUMENTS, COMMAND, STAGES, N, Started, build, build_until, files_of
+from tests.forked import run
+from tests.outofcore.small import ARGUMENTS, STAGES, N, Started, build, build_until, files_of
 
 KINDS = [pytest.param(kind, marks=pytest.mark.nn_descent if kind == "nn_descent" else ()) for kind in OPTIONS]
 
@@ -174,7 +174,8 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         np.save(tmp_path / f"{n}.npy", rng.normal(size=(n, 4)).astype(np.float32))
         out = tmp_path / f"g{n}"
         settings = ["--k", "8", "--block", "2000", "--weights", "gaussian", "--bandwidth", "0.5", "--quiet"]
-        subprocess.run([*COMMAND, str(tmp_path / f"{n}.npy"), str(out), *settings], check=True)
+        done = run("asbc.outofcore.command", [str(tmp_path / f"{n}.npy"), str(out), *settings])
+        assert done.returncode == 0, done.stderr
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]
-    arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number a node may add
+    arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number per node may add
     assert peaks[80_000] < peaks[20_000] + arrays + 40e6, peaks

@@ -1,12 +1,14 @@
 """Blocks on the workers of a Dask cluster: the same bits, and errors that arrive."""
 
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -18,11 +20,21 @@ from asbc.outofcore.engine import DaskEngine
 from asbc.outofcore.errors import BuildError, EngineError
 from tests.outofcore.small import ARGUMENTS, BUILDERS, DiesOnce, Started, assert_same_as_in_one_piece, build, files_of
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def workers_are_forked():
+    """From a process that has imported what they need; otherwise each of them takes seconds to start."""
+    multiprocessing.set_forkserver_preload(["distributed.nanny", "distributed.worker", "tests.outofcore.small"])
+    forkserver.ensure_running()
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
+
+
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(workers_are_forked):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
     ) as cluster:

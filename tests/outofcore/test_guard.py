@@ -11,7 +11,7 @@ from tests.outofcore.small import ARGUMENTS, Started, build, build_until, files_
 def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(path, tmp_path, reference):
     folder = tmp_path / "g"
     first = Started(path, folder, *ARGUMENTS, hold="check/000001.npz").wait_until_held()
-    with pytest.raises(BuildError, match=f"another build is writing here \\(process {first.process.pid} on"):
+    with pytest.raises(BuildError, match=f"another build is writing here \\(process {first.pid} on"):
         build(path, folder)
     first.kill()
     assert main([str(path), str(folder), *ARGUMENTS]) == 0

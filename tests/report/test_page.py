@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from asbc.report.glossary import WORDS
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.sections import HEADINGS
 from asbc.runs.results import ResultsError
+from tests.forked import run
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
@@ -135,8 +134,7 @@ def test_files_of_others_are_not_overwritten(tmp_path):
 
 def test_the_command(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
-    command = [sys.executable, "-m", "asbc.report.command", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run("asbc.report.command", [str(tmp_path)])
     assert done.returncode == 0 and Path(done.stdout.strip()) == tmp_path / "report" / PAGE
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit) as stop:

@@ -1,8 +1,6 @@
 import importlib.util
-import os
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from asbc.report.figures import FIGURES
 from asbc.report.glossary import WORDS, glossary_markdown
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES
+from tests.forked import run
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
@@ -79,12 +78,12 @@ SCRIPTS = {
 def test_every_script_shows_its_experiment(name, subject, tmp_path, monkeypatch, capsys):
     asked = []
 
-    def run(experiment):
+    def find(experiment):
         asked.append(experiment)
         return [(subject, subject.parts[experiment])]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("asbc.report.exhibit.run", run)
+    monkeypatch.setattr("asbc.report.exhibit.run", find)
     runpy.run_path(str(ROOT / "experiments" / f"{name}.py"), run_name="__main__")
     assert asked == [SCRIPTS[name]]
     shown = capsys.readouterr().out
@@ -97,11 +96,9 @@ def test_every_script_shows_its_experiment(name, subject, tmp_path, monkeypatch,
 
 def test_a_script_runs_its_experiment_once(tmp_path):
     small = ["embedding=digits", "trials=2", "samples_per_class=[10]", "progress=false", "k_cand=15", "logger=none"]
-    command = [sys.executable, str(ROOT / "experiments" / "fig1_regimes.py"), *small]
 
     def call(*more):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return run(ROOT / "experiments" / "fig1_regimes.py", [*small, *more], cwd=tmp_path)
 
     first, again, bad = call(), call(), call("trials=0")
     assert first.returncode == again.returncode == 0, first.stderr

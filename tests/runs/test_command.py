@@ -1,10 +1,7 @@
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,9 +9,9 @@ import pytest
 from asbc.configs import conf_dir
 from asbc.runs import command as cli
 from asbc.runs.results import collect
+from tests.forked import Forked, run
 from tests.runs.test_experiment import bare
 
-ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
 TINY = ["embedding=digits", "samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
 
@@ -118,24 +115,14 @@ def test_experiments_in_a_row_are_commands_of_their_own():
 
 
 def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
-    command = [sys.executable, "-m", "asbc.runs.command", "experiment=nosuch,loo", f"out={tmp_path}", *TINY]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = run("asbc.runs.command", ["experiment=nosuch,loo", f"out={tmp_path}", *TINY])
     assert done.returncode == 1
     assert "nosuch" in done.stdout + done.stderr
     assert collect(tmp_path)["experiment"].unique().tolist() == ["loo"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
-    command = [sys.executable, "-m", "asbc.runs.command", *TINY[:2], "trials=2000", f"out={tmp_path}"]
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    process = Forked("asbc.runs.command", [*TINY[:2], "trials=2000", f"out={tmp_path}"])
     while not list(tmp_path.glob("runs/*/parts/*.parquet")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

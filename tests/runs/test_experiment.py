@@ -1,7 +1,5 @@
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +8,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
+from asbc.evaluate import tasks
 from asbc.evaluate.comparison import compare_methods
 from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
 from asbc.runs.levels import NothingToScore, levels
 from asbc.runs.results import ResultsError, collect, read_status
+from tests import forked
 
-ROOT = Path(__file__).resolve().parents[2]
 TINY = ("samples_per_class=[4,6]", "trials=2", "progress=false", "logger=none")
 COLUMNS = {
     "run_id", "experiment", "dataset", "encoder", "method", "samples", "level", "trial", "seed", "metric", "value",
@@ -124,8 +123,6 @@ def test_neighbours_dimension_and_sigma_are_computed_once_per_subsample(tmp_path
 
 
 def test_a_failed_run_is_noted_and_tried_again(tmp_path, monkeypatch):
-    import asbc.evaluate.tasks as tasks
-
     calls = []
     whole = tasks.loo_predict
 
@@ -273,24 +270,13 @@ def test_a_results_folder_of_another_version_is_left_alone(tmp_path):
     assert before == {p.name: p.read_bytes() for p in outcome.path.iterdir() if p.is_file()}
 
 
-DRIVER = """
-import os, signal, sys
-from pathlib import Path
-from hydra import compose, initialize_config_dir
-from asbc.configs import conf_dir
-from asbc.evaluate import tasks
-from asbc.runs.experiment import run
+def die_after(goal, moment, overrides):
+    """Run, and die once so many units are on disk: as the next one is computed, as it is written, or at once."""
+    rename, hits, done = os.replace, tasks.loo_predict, []
 
-with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-    cfg = compose("config", overrides=["out=" + sys.argv[1], *sys.argv[2:]])
-rename, hits = os.replace, tasks.loo_predict
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def start(goal, moment):
-    # Die once so many units are on disk: as the next one is computed, as it is written, or at once.
-    done = []
     def replace(source, target):
         unit = Path(target).parent.name == "parts"
         if unit and len(done) == goal and moment == "writing":
@@ -299,42 +285,33 @@ def start(goal, moment):
         done.extend([target] * unit)
         if len(done) == goal and moment == "written":
             die()
+
     def loo_predict(*args):
         if len(done) == goal and moment == "computing":
             die()
         return hits(*args)
-    os.replace, tasks.loo_predict = replace, loo_predict
-    run(cfg)
 
-for attempt in range(10):
-    child = os.fork()
-    if child == 0:
-        start(1 + attempt % 2, ["computing", "writing", "written"][attempt % 3])
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(code, len(list(Path(sys.argv[1]).glob("runs/*/parts/*.parquet"))), flush=True)
-"""
+    os.replace, tasks.loo_predict = replace, loo_predict
+    run(composed(overrides))
+
+
+def composed(overrides):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return compose("config", overrides=overrides)
 
 
 def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
     overrides = ["embedding=digits", "samples_per_class=[4,6,8]", "trials=6", "progress=false", "logger=none"]
-    # One process that only forks: each child is a fresh start, without the seconds that imports take.
-    driver = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path / "killed"), *overrides],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert driver.returncode == 0, driver.stderr
-    lines = [[int(word) for word in line.split()] for line in driver.stdout.splitlines()]
-    assert [code for code, _ in lines] == [-signal.SIGKILL] * 10
-    done = [parts for _, parts in lines]
+    killed, whole = ([*overrides, f"out={tmp_path / name}"] for name in ("killed", "whole"))
+    done = []
+    for attempt in range(10):
+        words = [1 + attempt % 2, ["computing", "writing", "written"][attempt % 3], killed]
+        assert forked.run(f"{__name__}:die_after", words).returncode == -signal.SIGKILL
+        done.append(len(list(tmp_path.glob("killed/runs/*/parts/*.parquet"))))
     assert done == [1, 3, 4, 6, 7, 9, 10, 12, 13, 15]  # of 18
     half = collect(tmp_path / "killed")
     assert len(half) == 2 * 6 * done[-1] and not half.duplicated(["method", "metric", "samples", "trial"]).any()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        cfgs = [compose("config", overrides=[*overrides, f"out={tmp_path / name}"]) for name in ("killed", "whole")]
-    resumed, whole = (run(cfg) for cfg in cfgs)
+    resumed, whole = run(composed(killed)), run(composed(whole))
     pd.testing.assert_frame_equal(bare(resumed.table), bare(whole.table))
     assert read_status(resumed.path)["attempt"] == 11
     pd.testing.assert_frame_equal(bare(collect(tmp_path / "killed")), bare(whole.table))

@@ -13,7 +13,7 @@ from asbc.embeddings.encoders import read_checkpoint
 from asbc.train.command import CONF
 from asbc.train.curve import read_curve
 
-from ..forked import Forked
+from ..forked import TORCH, Forked
 from .small import ENCODERS, TINY, write_images
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def test_a_method_of_ones_own(tmp_path):
         [*words, *TINY, "encoder.epochs=1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f".{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
-        preload=["asbc.train.command"],
+        preload=TORCH,
     )
     output, said = run.communicate()
     assert run.returncode == 0, said

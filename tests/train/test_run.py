@@ -19,7 +19,7 @@ from asbc.train.curve import read_curve
 from asbc.train.method import Method
 from asbc.train.run import pretrain
 
-from ..forked import Forked
+from ..forked import TORCH, Forked
 from .small import ENCODERS, TINY, config, write_images
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def test_killed_in_mid_epoch(tmp_path):
     words = ["--config-dir", ".", "encoder=mortal", "data=arrays", "data.path=train.npz", "probe.enabled=false", *TINY]
     words += ["out=run", "encoder.method.hidden=8", "encoder.method.out=4"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    start = {"cwd": tmp_path, "env": environment, "preload": ["asbc.train.command"]}
+    start = {"cwd": tmp_path, "env": environment, "preload": TORCH}
     killed = Forked("asbc.train.command", words, **start)
     assert killed.wait() == -signal.SIGKILL, killed.read()
     assert (tmp_path / "died").exists() and torch.load(latest(tmp_path / "run"))["global_step"] == 3
