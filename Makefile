@@ -38,13 +38,13 @@ lint: $(VENV)/.installed-dev
 CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,validation files dimension weights rows graph))
 
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" tests/kernels tests/neighbors tests/bandwidth $(CORE_TESTS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests/kernels tests/neighbors tests/bandwidth $(CORE_TESTS)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2
 
 faults: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --timeout 0 --campaign docs/reliability.md tests/faults
+	$(BIN)/python -m pytest -n 2 --timeout 0 --campaign docs/reliability.md tests/faults
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py

@@ -16,7 +16,7 @@
 # On a command line the sweep is
 #
 # ```sh
-# asbc experiment=gamma trials=3
+# asbc experiment=gamma trials=3 'samples_per_class=[10]'
 # ```
 
 # %%
@@ -34,7 +34,8 @@ from asbc.report.style import LOOKS, label, style
 from asbc.results import collect, runs
 
 folder = Path(tempfile.mkdtemp())
-command = [sys.executable, "-m", "asbc.cli", "experiment=gamma", "trials=3", "progress=false"]
+settings = ["experiment=gamma", "trials=3", "samples_per_class=[10]", "progress=false"]
+command = [sys.executable, "-m", "asbc.cli", *settings]
 subprocess.run(command, cwd=folder, check=True, capture_output=True)
 for path, status in runs(folder / "outputs"):
     print(path.relative_to(folder), status["state"], status["rows"], "rows")

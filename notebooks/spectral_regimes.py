@@ -44,11 +44,11 @@ print(
 
 
 # %%
-def local_kernel(node, sigma):
-    """(30, 30) Gaussian kernel on a node's neighbours."""
+def local_kernels(node, sigmas):
+    """A (30, 30) Gaussian kernel on a node's neighbours for each bandwidth."""
     points = X[neighbors.indices[node]].astype(float)
     squared = ((points[:, None] - points[None]) ** 2).sum(axis=-1)
-    return np.exp(-squared / (2 * sigma**2))
+    return [np.exp(-squared / (2 * sigma**2)) for sigma in sigmas]
 
 
 def look(scales, node=0):
@@ -56,8 +56,8 @@ def look(scales, node=0):
     with style():
         canvas = Figure(figsize=(2.5 * len(scales), 4.6), layout="constrained")
         axes = canvas.subplots(2, len(scales), sharey="row", squeeze=False)
-        for (top, bottom), scale in zip(axes.T, scales, strict=True):
-            kernel = local_kernel(node, scale * reach[node])
+        kernels = local_kernels(node, np.array(scales) * reach[node])
+        for (top, bottom), scale, kernel in zip(axes.T, scales, kernels, strict=True):
             spectrum = np.linalg.eigvalsh(kernel)[::-1].clip(0) / len(kernel)
             top.imshow(kernel, vmin=0, vmax=1, cmap="Blues")
             top.set(title=f"σ = {scale:.2f} × reach", xticks=[], yticks=[])
@@ -93,13 +93,13 @@ else:
 # %% [markdown]
 # ## All neighbourhoods
 #
-# The same for every fifth node: medians, with quartiles as a shade. r never rises with the bandwidth, which is what
+# The same for every tenth node: medians, with quartiles as a shade. r never rises with the bandwidth, which is what
 # lets the search skip most of the eigenproblems and still be exact.
 
 # %%
 scales = np.geomspace(0.05, 5, 21)
-nodes = np.arange(0, len(X), 5)
-ranks = np.array([[asbc.effective_rank(local_kernel(i, s * reach[i])) for s in scales] for i in nodes])
+nodes = np.arange(0, len(X), 10)
+ranks = np.array([[asbc.effective_rank(kernel) for kernel in local_kernels(i, scales * reach[i])] for i in nodes])
 assert (np.diff(ranks, axis=1) <= 1e-9).all()
 
 with style():

@@ -1,4 +1,9 @@
+import os
 from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: threads of theirs would wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -9,41 +14,60 @@ HERE = Path(__file__).parent
 # Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
 SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report", "runs", "train")
 # Folders whose tests share something that takes long to make: with several workers, one of them has it.
-TOGETHER = ("embeddings", "explore", "report")
+TOGETHER = ("embeddings", "explore", "report", "train")
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
 LONG = (
     "embeddings",
-    "nn_descent",
-    "outofcore/test_engine.py",
     "report",
-    "runs",
     "test_notebooks.py",
+    "nn_descent",
+    "runs",
+    "train",
     "outofcore",
+    "test_commands.py",
+    "test_contributing.py",
+    "test_conf.py",
     "faults",
+    "explore",
 )
+
+
+def group_of(nodeid):
+    """The tests that one worker does one after another: those of a folder, of a file, or of a library's compiler."""
+    if "[nn_descent" in nodeid:
+        return "nn_descent"
+    place = nodeid.partition("::")[0].removeprefix("tests/")
+    folder = place.partition("/")[0]
+    return folder if folder in TOGETHER else place
 
 
 def pytest_addoption(parser):
     parser.addoption("--campaign", metavar="PAGE", help="run all of tests/faults; the table of counts goes to PAGE")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark what is slow and, for several workers (pytest-xdist, ``--dist loadgroup``), what belongs together."""
-    parallel = config.pluginmanager.hasplugin("xdist")
-    ranks = {}
+    """Mark what is slow. For several workers, what is long comes first."""
     for item in items:
-        place = item.path.relative_to(HERE)
-        if place.parts[0] in SLOW:
+        if item.path.relative_to(HERE).parts[0] in SLOW:
             item.add_marker(pytest.mark.slow)
-        group = place.parts[0] if place.parts[0] in TOGETHER else place.as_posix()
-        if item.get_closest_marker("nn_descent"):
-            group = "nn_descent"
-        if parallel:
-            item.add_marker(pytest.mark.xdist_group(group))
-        ranks[item] = next((rank for rank, name in enumerate(LONG) if group.startswith(name)), len(LONG))
-    if config.getoption("dist", "no") != "no":
-        items.sort(key=ranks.__getitem__)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _rank(group_of(item.nodeid)))
+
+
+def _rank(group):
+    return next((rank for rank, name in enumerate(LONG) if group.startswith(name)), len(LONG))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Groups by the names of tests. The marks of pytest-xdist's own ``--dist loadgroup`` are lost on pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class InGroups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False  # as sorted above, and not by the number of tests
+    return InGroups(config, log)
 
 
 def curved_clouds(n=240, d=12, classes=6, seed=0):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from asbc.report.canvas import Figure, save
 from asbc.report.evidence import read_evidence
 from asbc.report.parts import Part, Subject
 from asbc.report.table import Table
+from asbc.runs import command
 
 
 def run(experiment: str, overrides: Sequence[str] | None = None) -> list[tuple[Subject, Part]]:
@@ -51,9 +51,7 @@ def carry_out(experiment: str, overrides: Sequence[str] | None = None) -> list[s
     arguments = list(sys.argv[1:] if overrides is None else overrides)
     out = next((Path(a.partition("=")[2]) for a in reversed(arguments) if a.startswith("out=")), Path("outputs"))
     before = set(out.rglob("job.json"))
-    code = subprocess.run(
-        [sys.executable, "-m", "asbc.runs.command", f"experiment={experiment}", *arguments]
-    ).returncode
+    code = command.run_as([f"experiment={experiment}", *arguments])
     notes = sorted(set(out.rglob("job.json")) - before)  # every job has a folder of its own
     folders = [note["path"] for note in (json.loads(path.read_text()) for path in notes) if "path" in note]
     if code or not folders:

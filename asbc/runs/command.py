@@ -210,6 +210,18 @@ def main() -> None:
     sys.exit(max(codes))
 
 
+def run_as(arguments: list[str]) -> int:
+    """Run the command in this process, with a command line of its own; the exit code."""
+    own, sys.argv = sys.argv, ["asbc", *arguments]
+    try:
+        main()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    finally:
+        sys.argv = own
+    return 0
+
+
 def _disk_trouble(error: Exception, out: str) -> str | None:
     """Which file could not be written, and what to do; None if it is another kind of error."""
     why = why_not_written(error) if isinstance(error, OSError) else None
