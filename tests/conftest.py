@@ -17,6 +17,7 @@ SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report",
 TOGETHER = ("embeddings", "explore", "report", "train")
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
 LONG = (
+    "test_types.py",
     "embeddings",
     "report",
     "test_notebooks.py",

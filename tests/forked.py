@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -70,11 +69,9 @@ class Forked:
         """All that it has printed so far: its output, and its errors."""
         return tuple((self._output / name).read_text() for name in ("1", "2"))
 
-    def wait(self, seconds=300):
+    def wait(self):
         """The exit code, once it has ended."""
-        code = self._server.exit_code(self._number, seconds)
-        assert code is not None, f"it does not end: {self.read()}"
-        return code
+        return self._server.exit_code(self._number, seconds=None)
 
     def communicate(self):
         self.wait()
@@ -122,9 +119,8 @@ class _Server:
                 return pid, self._started
 
     def exit_code(self, number, seconds):
-        """Of the process with that number; None if it still runs after so many seconds."""
-        end = time.monotonic() + seconds
-        while number not in self._codes and self._connection.poll(max(0.0, end - time.monotonic())):
+        """Of the process with that number; None if it still runs after so many seconds. None waits for ever."""
+        while number not in self._codes and self._connection.poll(seconds):
             self._receive()
         return self._codes.get(number)
 

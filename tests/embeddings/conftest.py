@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ def cache(tmp_path, monkeypatch):
     """An empty cache folder, set as the user would."""
     monkeypatch.setenv("ASBC_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """A list of the seconds that anybody wanted to sleep; nobody does."""
+    wanted = []
+    monkeypatch.setattr(time, "sleep", wanted.append)
+    return wanted
 
 
 @pytest.fixture(scope="session")
