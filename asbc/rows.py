@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, ConstantNeighborhoodWarning, fill_constant, joined
+from asbc.bandwidth.choice import BandwidthChoice, bare_choice, changed
+from asbc.bandwidth.report import gathered, held_by
+from asbc.bandwidth.rule import Bandwidth, ConstantNeighborhoodWarning, fill_constant
 from asbc.dimension import Dimension
 from asbc.kernels.distances import pair_count
 from asbc.neighbors.types import Neighbors, blocks_with_pairs, check_type, with_pairs
@@ -53,7 +55,7 @@ class Rows:
         """The same, once these are all nodes: constant ones take the median bandwidth, and empty rows are told."""
         choice = self.choice
         if choice is not None and self.constant is not None:
-            choice = replace(choice, sigma=fill_constant(choice.sigma, self.constant))
+            choice = changed(choice, sigma=fill_constant(choice.sigma, self.constant))
         if self.weights is not None:
             warn_of_empty_rows(count_empty(self.weights), len(self.weights))
         return replace(self, choice=choice)
@@ -69,6 +71,7 @@ def solve_rows(
     k_min: int = 6,
     seed: int = 0,
     fitted: BandwidthChoice | None = None,
+    report: bool = False,
 ) -> Rows:
     """Dimension, bandwidth and weights of nodes, as far as they are asked for.
 
@@ -90,12 +93,16 @@ def solve_rows(
         Of the dimension.
     fitted : BandwidthChoice, optional
         On all rows of X, where the nodes are queries.
+    report : bool, default=False
+        Whether rank, slope and objective of the choice are worked out now, while distances are at hand, and not when
+        they are first asked for.
 
     Returns
     -------
     Rows; call ``completed()`` on it if these are all the nodes there are
     """
     check_type(neighbors)
+    kept = neighbors
     if weights == "uniform" and bandwidth is None and dimension is None:
         return Rows(weights=uniform_weights(neighbors))
     if isinstance(dimension, Dimension) and not dimension.local:
@@ -109,7 +116,7 @@ def solve_rows(
             bandwidth = bandwidth.resolve(survey_rows(X, neighbors, bandwidth, dimension))
     if dimension is None and isinstance(bandwidth, BandwidthChoice) and weights == "gaussian":
         return Rows(choice=bandwidth, weights=row_weights(weights, None, neighbors, bandwidth, fitted=fitted))
-    return _solve_blocks(X, neighbors, dimension, bandwidth, weights, k_min, seed, fitted)
+    return _solve_blocks(X, neighbors, dimension, bandwidth, weights, k_min, seed, fitted, report, kept)
 
 
 def survey_rows(
@@ -123,7 +130,7 @@ def survey_rows(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted) -> Rows:
+def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted, report, kept) -> Rows:
     rule = bandwidth if isinstance(bandwidth, Bandwidth) else None
     given = bandwidth if isinstance(bandwidth, BandwidthChoice) else None
     everyone = fitted if fitted is not None else given if rule is None else rule.whole
@@ -139,7 +146,9 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
             if rule is not None:
                 choose = rule.select if fitted is None else _extension(rule, fitted)
                 choice = choose(None, block, values)
-                choices.append(choice)
+                if report:
+                    _ = choice.effective_rank  # which works out all three
+                choices.append(held_by(choice, X, kept.rows(rows.start, rows.stop)))
             if weights is not None and kind == "blend":
                 assert choice is not None
                 weights[rows] = blend_weights(block, values, choice, k_min=k_min, fitted=everyone)
@@ -147,7 +156,7 @@ def _solve_blocks(X, neighbors, dimension, bandwidth, kind, k_min, seed, fitted)
                 weights[rows] = row_weights(kind, None, block, choice, k_min=k_min, fitted=everyone)
     return Rows(
         np.concatenate(dimensions) if dimensions else dimension,
-        joined(choices) if choices else given,
+        gathered(choices, X, kept) if choices else given,
         weights,
         rule.constant(neighbors) if rule is not None and rule.local else None,
     )
@@ -162,9 +171,9 @@ def _part(values, rows: slice):
 
 
 def _of(choice: BandwidthChoice, rows: slice) -> BandwidthChoice:
-    """The part of a choice that belongs to some nodes."""
-    parts: dict[str, Any] = {name: value[rows] for name, value in vars(choice).items() if isinstance(value, np.ndarray)}
-    return replace(choice, **parts)
+    """What weights need of the part of a choice that belongs to some nodes."""
+    reweight = None if choice.reweight is None else choice.reweight[rows]
+    return bare_choice(choice.sigma[rows], mutual=choice.mutual, reweight=reweight)
 
 
 class _told_once(warnings.catch_warnings):

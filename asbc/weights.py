@@ -10,8 +10,8 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.bandwidth.choice import BandwidthChoice
 from asbc.bandwidth.perplexity import Perplexity
-from asbc.bandwidth.rule import BandwidthChoice
 from asbc.kernels.nnk import nnk_rows
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
 from asbc.validation import one_of, positive_number, real_array, sigma_per_node, weight_rows, whole_number

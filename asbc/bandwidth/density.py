@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 
 import numpy as np
 
+from asbc.bandwidth.choice import BandwidthChoice, Vector, bare_choice, changed
 from asbc.bandwidth.fixed import Fixed
-from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, Vector, bare_choice
+from asbc.bandwidth.rule import Bandwidth
 from asbc.neighbors.types import Neighbors
 
 
@@ -69,7 +69,7 @@ class DensityNormalized(Bandwidth):
 
     def extend(self, choice, X, neighbors, dimension=None):
         extended = self._base().extend(choice, X, neighbors, dimension)
-        return replace(extended, reweight=density_factor(neighbors, extended.sigma, self.alpha))
+        return changed(extended, reweight=density_factor(neighbors, extended.sigma, self.alpha))
 
 
 class Reweighted(Bandwidth):
@@ -104,7 +104,7 @@ class Reweighted(Bandwidth):
 
     def choose(self, X, neighbors, dimension):
         own = np.array(self.factor[neighbors.first : neighbors.first + neighbors.n])
-        return replace(self.base.choose(X, neighbors, dimension), reweight=own)
+        return changed(self.base.choose(X, neighbors, dimension), reweight=own)
 
 
 def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:

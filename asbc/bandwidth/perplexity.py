@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.bandwidth.choice import Vector
 from asbc.bandwidth.report import report_at
-from asbc.bandwidth.rule import Bandwidth, Vector, check_dimension, fill_constant
+from asbc.bandwidth.rule import Bandwidth, check_dimension, fill_constant
 from asbc.kernels.perplexity import match_neighbors
 from asbc.neighbors.types import Neighbors, kth_distance
 from asbc.validation import positive_number

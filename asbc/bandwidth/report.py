@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.bandwidth.rule import BandwidthChoice, check_dimension, geometric_grid
+from asbc.bandwidth.choice import BandwidthChoice, Kernels, LateChoice, Vector, joined
+from asbc.bandwidth.rule import check_dimension, geometric_grid
 from asbc.kernels import criterion
 from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
 from asbc.validation import Floats, real_array, sigma_per_node
@@ -58,7 +62,7 @@ def report_at(
     *,
     mutual: bool = False,
 ) -> BandwidthChoice:
-    """A choice of given bandwidths: works out rank, slope and objective at them.
+    """A choice of given bandwidths: rank, slope and objective at them are worked out when they are first asked for.
 
     The objective is the criterion J of :class:`SpectralBandwidth` with that rule's default parameters.
 
@@ -99,12 +103,54 @@ def report_at(
     sigma = sigma_per_node(sigma, neighbors.n)
     at_edge = np.zeros(neighbors.n, bool) if at_edge is None else at_edge
     target = np.full(neighbors.n, np.nan) if dimension is None else check_dimension(dimension, neighbors)
-    ranks, slopes, steepest = np.empty((3, neighbors.n))
-    grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
-    for rows, pairs in neighborhoods(X, neighbors):
-        ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, sigma[rows], neighbors.k)
-        steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-    # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
-    flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
-    objective = np.abs(ranks - target) / target + flatness
-    return BandwidthChoice(sigma, ranks, slopes, objective, at_edge, mutual=mutual)
+    kernels = KernelsAt(X, neighbors, sigma, target)
+    return LateChoice.of(kernels, sigma=sigma, at_edge=at_edge, mutual=mutual)
+
+
+@dataclass(frozen=True)
+class KernelsAt:
+    """What the kernels of n nodes look like at given bandwidths: call it to have it worked out.
+
+    Attributes
+    ----------
+    X : (N, d) array, or None if `neighbors` carries the distances within neighbourhoods
+    neighbors : Neighbors
+    sigma, target : (n,) float64
+        The bandwidths, and the ranks that the objective wants.
+    """
+
+    X: Floats | None
+    neighbors: Neighbors
+    sigma: Vector
+    target: Vector
+
+    def __call__(self) -> Kernels:
+        neighbors = self.neighbors
+        ranks, slopes, steepest = np.empty((3, neighbors.n))
+        grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
+        for rows, pairs in neighborhoods(self.X, neighbors):
+            ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, self.sigma[rows], neighbors.k)
+            steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
+        # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
+        flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
+        return ranks, slopes, np.abs(ranks - self.target) / self.target + flatness
+
+
+def held_by(choice: BandwidthChoice, X: Floats | None, block: Neighbors) -> BandwidthChoice:
+    """The same choice, which looks at `X` and `block` where its kernels are asked for later.
+
+    The block that it was chosen on carries the distances among neighbours, and they are too many to be kept.
+    """
+    kernels = vars(choice).get("kernels")
+    if isinstance(kernels, KernelsAt):
+        vars(choice)["kernels"] = replace(kernels, X=X, neighbors=block)
+    return choice
+
+
+def gathered(choices: Sequence[BandwidthChoice], X: Floats | None, neighbors: Neighbors) -> BandwidthChoice:
+    """The choices of blocks that make up `neighbors`, as one; late if all of them are."""
+    late = [kernels for choice in choices if isinstance(kernels := vars(choice).get("kernels"), KernelsAt)]
+    if len(late) < len(choices):
+        return joined(choices)
+    sigma, target = (np.concatenate([getattr(kernels, name) for kernels in late]) for name in ("sigma", "target"))
+    return joined(choices, KernelsAt(X, neighbors, sigma, target))

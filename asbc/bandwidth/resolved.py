@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from asbc.bandwidth.choice import BandwidthChoice, Vector, bare_choice
 from asbc.bandwidth.report import report_at
-from asbc.bandwidth.rule import Bandwidth, BandwidthChoice, Summary, Vector, bare_choice, fill_constant
+from asbc.bandwidth.rule import Bandwidth, Summary, fill_constant
 from asbc.validation import positive_number
 
 

@@ -9,18 +9,17 @@ called in turn until the rule is local. In memory and block by block on disk, th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from asbc.bandwidth.choice import BandwidthChoice, Vector
 from asbc.neighbors.types import Neighbors, kth_distance, vectors_for
 from asbc.validation import Floats, numbers_per_node, whole_number
 
-Vector = NDArray[np.float64]
 Summary = Mapping[str, NDArray[Any]]
 
 
@@ -43,68 +42,6 @@ class ConstantNeighborhoodWarning(UserWarning):
     >>> [warning.category.__name__ for warning in caught]
     ['ConstantNeighborhoodWarning']
     """
-
-
-@dataclass(frozen=True)
-class BandwidthChoice:
-    """Bandwidths of n nodes, and what the kernel on each node's neighbours looks like there.
-
-    Attributes
-    ----------
-    sigma : (n,) float64
-        The bandwidths.
-    effective_rank : (n,) float64
-        How many directions the kernel among a node's neighbours resolves, within [1, k]; see :func:`effective_rank`.
-    slope : (n,) float64
-        Slope of the log of that kernel's sum against log sigma.
-    objective : (n,) float64
-        The criterion J of :class:`SpectralBandwidth`, with that rule's own gamma, or with gamma = 1 for other rules;
-        NaN if no dimension was given.
-    at_edge : (n,) bool
-        Whether sigma is the smallest or the largest that the rule considered.
-    mutual : bool, default=False
-        Whether the Gaussian kernel between nodes i and j takes ``sigma_i sigma_j`` in place of ``sigma_i^2``.
-    reweight : (n,) float64 or None, default=None
-        Factors f, by which the weight between i and j is multiplied as ``f_i f_j``.
-    solved : (n,) int64 or None, default=None
-        Eigenproblems per node that the search on the grid has solved.
-
-    See Also
-    --------
-    Bandwidth.select : gives it.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(100, 3))
-    >>> choice = asbc.Fixed(0.5).select(X, asbc.search_neighbors(X, k=10))
-    >>> choice.sigma.shape, float(choice.sigma[0])
-    ((100,), 0.5)
-    """
-
-    sigma: Vector
-    effective_rank: Vector
-    slope: Vector
-    objective: Vector
-    at_edge: NDArray[np.bool_]
-    mutual: bool = False
-    reweight: Vector | None = None
-    solved: NDArray[np.int64] | None = None
-
-
-def bare_choice(sigma: Vector, *, mutual: bool = False, reweight: Vector | None = None) -> BandwidthChoice:
-    """A choice without rank, slope and objective: all that is needed of the nodes that are looked up as neighbours."""
-    none = np.empty(0)
-    return BandwidthChoice(sigma, none, none, none, np.empty(0, bool), mutual=mutual, reweight=reweight)
-
-
-def joined(choices: Sequence[BandwidthChoice]) -> BandwidthChoice:
-    """The choices of blocks of nodes that follow each other, as one."""
-    arrays: dict[str, Any] = {}
-    for field in fields(BandwidthChoice):
-        parts = [getattr(choice, field.name) for choice in choices]
-        arrays[field.name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else parts[0]
-    return BandwidthChoice(**arrays)
 
 
 def neighbor_number(k: Any, neighbors: Neighbors, name: str) -> int:

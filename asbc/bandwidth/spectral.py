@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from asbc.bandwidth.rule import (
-    Bandwidth,
-    BandwidthChoice,
-    check_dimension,
-    fill_constant,
-    geometric_grid,
-    neighbor_number,
-)
+from asbc.bandwidth.choice import BandwidthChoice
+from asbc.bandwidth.rule import Bandwidth, check_dimension, fill_constant, geometric_grid, neighbor_number
 from asbc.kernels import criterion
 from asbc.neighbors.types import neighborhoods
 from asbc.validation import MOST_GRID, positive_number, true_or_false, whole_number

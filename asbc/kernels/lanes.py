@@ -158,6 +158,16 @@ def sqrt(typingctx, value):
 
 
 @intrinsic
+def farthest(typingctx, value, other):
+    """The larger of ``value`` and ``|other|``, lane by lane."""
+
+    def codegen(context, builder, signature, args):
+        return _call(builder, "maxnum", [args[0], _call(builder, "fabs", [args[1]])])
+
+    return lanes_type(value, other), codegen
+
+
+@intrinsic
 def where_positive(typingctx, test, yes, no):
     """``yes`` in the lanes where ``test > 0``, ``no`` elsewhere."""
 

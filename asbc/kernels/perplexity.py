@@ -7,35 +7,60 @@ import math
 import numpy as np
 from numba import njit
 
+from asbc.kernels.distances import PADDING, padded
+from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat
 from asbc.kernels.threads import share_out
 
-_HALVINGS = 60  # of the interval that is searched: after about 55 its ends differ by no more than rounding
+_HALVINGS = 60  # of the interval that is searched; after about 52 its ends are neighbouring numbers, and it stops
+
+
+@njit(inline="always")
+def _fill(squared, gaps):
+    """How much larger each squared distance of a row (k,) is than the least one, in whole lanes."""
+    for j in range(squared.shape[0]):
+        gaps[j] = squared[j] - squared[0]
+
+
+@njit(inline="always")
+def _effective(gaps, sigma):
+    scale = -0.5 / (sigma * sigma)
+    factor = splat(scale)
+    mass = splat(0.0)
+    moment = splat(0.0)
+    for j in range(0, gaps.shape[0], LANES):
+        # Taking the least squared distance off multiplies all weights by one number, which normalising cancels; the
+        # nearest neighbour then has weight 1, and the weights cannot all underflow.
+        gap = load(gaps, j)
+        weight = exp(gap * factor)
+        mass = mass + weight
+        moment = moment + weight * gap
+    total = lane_sum(mass)
+    return total * math.exp(-lane_sum(moment) * scale / total)
 
 
 @njit(cache=True, error_model="numpy")
+def _effective_of(squared, sigma, gaps):
+    _fill(squared, gaps)
+    return _effective(gaps, sigma)
+
+
 def effective_neighbors(squared, sigma):
     """``exp(entropy)`` of the normalised Gaussian weights of one row (k,) of rising squared distances."""
-    scale = -0.5 / (sigma * sigma)
-    mass = 0.0
-    moment = 0.0
-    for j in range(squared.shape[0]):
-        # Taking the least squared distance off multiplies all weights by one number, which normalising cancels; the
-        # nearest neighbour then has weight 1, and the weights cannot all underflow.
-        gap = squared[j] - squared[0]
-        weight = math.exp(gap * scale)
-        mass += weight
-        moment += weight * gap
-    return mass * math.exp(-moment * scale / mass)
+    return _effective_of(squared, sigma, np.full(padded(len(squared)), PADDING))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _match(first, last, squared, targets, low, high, out):
+def _match(first, last, squared, targets, low, high, width, out):
+    gaps = np.full(width, PADDING)
     for i in range(first, last):
+        _fill(squared[i], gaps)
         left = math.log(low[i])
         right = math.log(high[i])
         for _ in range(_HALVINGS):
             middle = 0.5 * (left + right)
-            if effective_neighbors(squared[i], math.exp(middle)) < targets[i]:
+            if not left < middle < right:
+                break
+            if _effective(gaps, math.exp(middle)) < targets[i]:
                 left = middle
             else:
                 right = middle
@@ -48,5 +73,5 @@ def match_neighbors(squared, targets, low, high):
     `squared` is (m, k); `targets`, `low`, `high` are (m,). Returns (m,) float64.
     """
     out = np.empty(len(squared))
-    share_out(_match, len(squared), squared, targets, low, high, out)
+    share_out(_match, len(squared), squared, targets, low, high, padded(squared.shape[1]), out)
     return out

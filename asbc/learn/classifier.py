@@ -35,7 +35,8 @@ class GraphClassifier(PointClassifier):
     alpha : float in (0, 1), default=0.85
         How much a node listens to its neighbours; smaller values keep labels nearer to where they are.
     max_rounds : int, default=200
-        Rounds after which it stops in any case.
+        Rounds after which it stops in any case. Where fewer are wanted than the tolerance needs, they are rounds of the
+        formula; otherwise conjugate gradients lead to the same scores in fewer.
     tol : float, default=1e-6
         Stop when no score is further than this from where the rounds lead.
     calibrate : bool, default=False
@@ -132,6 +133,7 @@ class GraphClassifier(PointClassifier):
             alpha=self.alpha,
             max_rounds=self.max_rounds,
             tol=self.tol,
+            hasten=True,
         )
         if not result.converged and self.tol > 0:
             warnings.warn(

@@ -134,6 +134,7 @@ def _rows(job: BuildFolder, block: int):
         weights=settings["weights"],
         k_min=settings["k_min"],
         seed=settings["random_state"],
+        report=True,
     )
     assert rows.choice is not None and rows.weights is not None and rows.dimension is not None
     return {

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
@@ -184,6 +183,22 @@ def start() -> int:
     return 1
 
 
+def start_one_of_several(command: list[str]) -> int:
+    """Run one command line of several in this process, which has imported all that they share; the exit code.
+
+    Whatever goes wrong in it, the others get their turn.
+    """
+    sys.argv[1:] = command
+    SweepSummary.failed, SweepSummary.left_out = 0, False
+    try:
+        return start()
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
 def main() -> None:
     """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
     wrong = unknown_leaves(sys.argv[1:]) or missing_launcher(sys.argv[1:])
@@ -196,9 +211,7 @@ def main() -> None:
         if len(commands) > 1:
             for command in commands:
                 _say(f"asbc {shlex.join(command)}")
-                codes.append(subprocess.run([sys.executable, "-m", "asbc.runs.command", *command]).returncode)
-                if codes[-1] == 130:
-                    break
+                codes.append(start_one_of_several(command))
             gone = [shlex.join(command) for command, code in zip(commands, codes, strict=False) if code == UNLABELLED]
             if gone and len(gone) < len(codes):
                 _say("Left out, since they need labels:\n" + "\n".join(f"  asbc {command}" for command in gone))

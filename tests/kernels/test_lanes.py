@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from asbc.kernels.lanes import LANES, any_positive, exp, lane_sum, load, splat, sqrt, store, where_positive
+from asbc.kernels.lanes import LANES, any_positive, exp, farthest, lane_sum, load, splat, sqrt, store, where_positive
 
 
 @njit
@@ -20,6 +20,7 @@ def _arithmetic(x, y, out):
     store(out, 3 * LANES, a / b)
     store(out, 4 * LANES, sqrt(b * b))
     store(out, 5 * LANES, where_positive(a, splat(1.0), splat(2.0)))
+    store(out, 6 * LANES, farthest(a, b))
     return lane_sum(a), any_positive(a)
 
 
@@ -47,10 +48,10 @@ def test_exp_at_the_ends():
 def test_operators_are_lane_by_lane():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, LANES))
-    out = np.empty(6 * LANES)
+    out = np.empty(7 * LANES)
     total, some = _arithmetic(x, y, out)
-    expected = [x + y, x - y, x * y, x / y, np.abs(y), np.where(x > 0, 1, 2)]
-    np.testing.assert_allclose(out.reshape(6, LANES), expected, rtol=1e-15)
+    expected = [x + y, x - y, x * y, x / y, np.abs(y), np.where(x > 0, 1, 2), np.maximum(x, np.abs(y))]
+    np.testing.assert_allclose(out.reshape(7, LANES), expected, rtol=1e-15)
     assert total == pytest.approx(x.sum(), rel=1e-14)
     assert some
     assert not _arithmetic(-np.abs(x), y, out)[1]

@@ -140,3 +140,42 @@ def test_memory_grows_with_edges_not_with_nodes_squared():
         tracemalloc.stop()
     assert result.rounds == 5
     assert peak < 10 * 8 * (n * k + n * classes) < 8 * n * n / 20
+
+
+def dense_limit(W, codes, shown, classes):
+    Y = np.zeros((len(codes), classes))
+    Y[shown, codes[shown]] = 1
+    return np.linalg.solve(np.eye(len(codes)) - 0.85 * transition(W, shown).toarray(), 0.15 * Y)
+
+
+def test_hastened_rounds_lead_to_the_same_limit_in_fewer():
+    rng = np.random.default_rng(3)
+    W = random_graph(rng, 200, 8)
+    W = sp.csr_array(sp.block_diag([W, random_graph(rng, 20, 4)]))  # a piece without any label
+    codes = np.arange(220) % 19
+    shown = np.zeros(220, bool)
+    shown[:200] = reveal(codes[:200], 2, seed=0)
+    plain, hastened = (propagate(W, codes, shown, hasten=hasten) for hasten in (False, True))
+    assert hastened.converged and hastened.rounds < 0.6 * plain.rounds
+    assert np.abs(hastened.scores - dense_limit(W, codes, shown, 19)).max() < 1e-6
+    assert (hastened.scores >= 0).all()
+    np.testing.assert_array_equal(hastened.predicted, plain.predicted)
+    assert (hastened.predicted[200:] == -1).all()
+
+
+@pytest.mark.parametrize("options", [{"max_rounds": 3}, {"tol": 0, "max_rounds": 30}])
+def test_rounds_that_are_too_few_to_hasten_are_those_of_the_formula(options):
+    W = random_graph(np.random.default_rng(4), 60, 4)
+    codes, shown = np.arange(60) % 3, np.arange(60) < 6
+    plain, hastened = (propagate(W, codes, shown, hasten=hasten, **options) for hasten in (False, True))
+    np.testing.assert_array_equal(plain.scores, hastened.scores)
+    assert plain.rounds == hastened.rounds == options["max_rounds"]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_far_nodes_and_one_way_edges_are_not_hastened(symmetric):
+    # At the far end of a chain scores are smaller than the tolerance, and still say which class is nearer.
+    chain = sp.diags_array([np.full(119, 1.0 if symmetric else 0.5), np.ones(119)], offsets=[-1, 1], format="csr")
+    codes, shown = np.arange(120) % 2, np.isin(np.arange(120), [0, 119])
+    plain, hastened = (propagate(chain, codes, shown, hasten=hasten) for hasten in (False, True))
+    np.testing.assert_array_equal(plain.scores, hastened.scores)
