@@ -77,4 +77,17 @@ def key_of(value: Any) -> Hashable:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
         return tuple(key_of(item) for item in value)
-    return value if isinstance(value, Hashable) else id(value)
+    return value if isinstance(value, Hashable) else Itself(value)
+
+
+class Itself:
+    """Equal to nothing but another of the same object, which it keeps alive: a number alone might be given anew."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and self.value is other.value

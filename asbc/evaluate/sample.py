@@ -97,10 +97,17 @@ class Sample:
         self._search = search
         self._kept: dict[Hashable, Any] = {}
         self._seconds: dict[Hashable, float] = {}
+        self._told: set[Hashable] = set()
 
-    def has(self, key: Hashable) -> bool:
-        """Whether a step has been done."""
-        return key in self._kept
+    def go_on_from(self, other: Sample) -> None:
+        """Share all that is worked out with another sample of the same nodes and settings, from now on."""
+        self._kept, self._seconds = other._kept, other._seconds
+
+    def first_time(self, key: Hashable) -> bool:
+        """Whether this sample, not counting those that it shares with, is asked this for the first time."""
+        told = key in self._told
+        self._told.add(key)
+        return not told
 
     def once(self, key: Hashable, work: Callable[[], T]) -> T:
         """The result of `work`, which is done at the first call only.

@@ -28,7 +28,7 @@ from asbc.embeddings.download import DownloadError
 from asbc.extras import MissingExtraError
 from asbc.files import why_not_written
 from asbc.runs.experiment import run
-from asbc.runs.levels import NothingToScore
+from asbc.runs.levels import SHARED_NODES, NothingToScore, shared_samples
 from asbc.runs.sealed import ResultsError, write_note
 from asbc.runs.summary import SweepSummary, show_run
 from asbc.runs.workers import end_with_parent
@@ -189,6 +189,7 @@ def start_one_of_several(command: list[str]) -> int:
     Whatever goes wrong in it, the others get their turn.
     """
     sys.argv[1:] = command
+    shared_samples.most = SHARED_NODES
     SweepSummary.failed, SweepSummary.left_out = 0, False
     try:
         return start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.arrays import Embeddings
@@ -184,12 +185,45 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
     return units
 
 
+class SharedSamples:
+    """Subsamples that several experiments of one process look at, with all that was worked out on them.
+
+    Neighbours, dimensions, weights and graphs of a subsample are the same in every experiment that draws it. Those used
+    last are kept, of so many nodes in all that memory stays bounded.
+
+    Attributes
+    ----------
+    most : int
+        Nodes of all subsamples that are kept: 30,000 with twenty graphs each take some 600 MB. At 0, which is how it
+        starts, nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._kept: dict[str, Sample] = {}
+
+    def join(self, key: str, sample: Sample) -> Sample:
+        """The same subsample, which knows what others of that name have worked out, and they what it will."""
+        if key in self._kept:
+            sample.go_on_from(self._kept.pop(key))
+        self._kept[key] = sample  # as the last: the first are those not used for longest
+        while sum(len(kept.X) for kept in self._kept.values()) > self.most:
+            del self._kept[next(iter(self._kept))]
+        return sample
+
+
+shared_samples = SharedSamples()
+SHARED_NODES = 30_000
+
+
 def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
     """One subsample. Its seed depends on the trial alone, so a trial's smaller subsamples are parts of its larger ones.
 
     Nodes without a label are in every subsample. The metric is that of `conf/neighbors`, cosine unless told otherwise:
     then vectors are scaled to unit length here, for the search and for all that follows.
     """
+    settings = {name: OmegaConf.to_container(cfg[name], resolve=True) for name in ("neighbors", "dimension", "graph")}
+    about = [embeddings.fingerprint, int(cfg.seed), int(cfg.k_cand), unit.samples, unit.trial, settings]
     seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)
     if unit.samples == ALL or labels is None:
@@ -198,7 +232,7 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
         chosen = stratified_sample(labels, unit.samples, seed=seed)
         nodes = np.union1d(chosen, np.flatnonzero(is_unlabelled(labels)))
     X = np.asarray(embeddings.vectors[nodes])
-    return Sample(
+    sample = Sample(
         normalize(X) if cfg.neighbors.metric == "cosine" else X,
         None if labels is None else labels[nodes],
         nodes=nodes,
@@ -211,6 +245,7 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
         level=unit.samples,
         trial=unit.trial,
     )
+    return shared_samples.join(json.dumps(about, sort_keys=True), sample)
 
 
 def sample_columns(sample: Sample) -> dict[str, Any]:
