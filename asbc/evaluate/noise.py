@@ -175,7 +175,7 @@ class LabelNoise(Task):
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         codes = sample.codes
         key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals))
-        if not sample.has(key):
+        if sample.first_time(key):
             yield from sample.once(key, lambda: list(self._of_rivals(sample, codes)))
         weights = sample.weights(method)
         for kind, share, labels, moved in self._moves(sample, codes):
