@@ -1,6 +1,8 @@
 """How much of the fault campaign is run, and the table of what it did."""
 
+import os
 import re
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -30,6 +32,16 @@ def some(campaign):
 
 
 @pytest.fixture
+def memory(tmp_path):
+    """An empty folder in memory, where there is one: processes can be killed there too, and no disk is waited for."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="faults-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def counted(record_property):
     """A function (fault, where, outcomes), which adds a row to the table of counts.
 
@@ -48,17 +60,21 @@ def pytest_terminal_summary(terminalreporter, config):
     rows = [value for report in reports for name, value in report.user_properties if name == ROW]
     if not target or not rows:
         return
-    table = _table(rows)
-    terminalreporter.write_line(table)
     page = Path(target)
-    if page.is_file():
-        text = re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table}\n{END}", page.read_text(), flags=re.DOTALL)
-        page.write_text(text)
+    text = page.read_text() if page.is_file() else f"{BEGIN}\n{END}\n"
+    table = merged(text, rows)
+    terminalreporter.write_line(table)
+    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table}\n{END}", text, flags=re.DOTALL))
 
 
-def _table(rows):
-    lines = ["| what was done | to | times | what followed |", "| --- | --- | ---: | --- |"]
-    for fault, where, outcomes in sorted(rows, key=lambda row: row[:2]):
+def merged(page, rows):
+    """The table of counts of a page with these rows in it; those of tests that were not run this time stay."""
+    lines = {}
+    for line in re.search(f"{BEGIN}(.*){END}", page, re.DOTALL)[1].splitlines()[3:]:
+        fault, where = line.split(" | ")[:2]
+        lines[fault.removeprefix("| "), where] = line
+    for fault, where, outcomes in rows:
         followed = "; ".join(f"{times:,} {what}" for what, times in outcomes.items() if times)
-        lines.append(f"| {fault} | {where} | {sum(outcomes.values()):,} | {followed} |")
-    return "\n".join(lines)
+        lines[fault, where] = f"| {fault} | {where} | {sum(outcomes.values()):,} | {followed} |"
+    head = ["| what was done | to | times | what followed |", "| --- | --- | ---: | --- |"]
+    return "\n".join(head + [lines[key] for key in sorted(lines)])

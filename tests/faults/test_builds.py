@@ -52,14 +52,14 @@ def forgetful(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_at_every_file_operation(path, finished, tmp_path, some, counted, campaign, kind):
+def test_killed_at_every_file_operation(path, finished, memory, some, counted, campaign, kind):
     if kind != "exact" and not campaign:
         pytest.skip("all kinds of search: make faults")
     wanted = built_files(path, finished(kind), kind)
-    done = operations(build, [path, tmp_path / "whole", kind], tmp_path / "whole", PRELOAD)
+    done = operations(build, [path, memory / "whole", kind], memory / "whole", PRELOAD)
     numbers = some(range(len(done)), 8)
     for number in numbers:
-        folder = tmp_path / str(number)
+        folder = memory / str(number)
         killed_at(number, build, [path, folder, kind], folder, PRELOAD)
         assert built_files(path, folder, kind) == wanted, f"killed at {done[number]}"
         shutil.rmtree(folder)

@@ -25,13 +25,13 @@ def entry(tmp_path_factory):
     return run(tmp_path_factory.mktemp("cache"))
 
 
-def test_killed_at_every_file_operation(entry, tmp_path, some, counted):
+def test_killed_at_every_file_operation(entry, memory, some, counted):
     from tests.faults.embeds import run
 
-    done = operations(run, [tmp_path / "whole"], tmp_path / "whole", PRELOAD)
+    done = operations(run, [memory / "whole"], memory / "whole", PRELOAD)
     numbers = some(range(len(done)), 6)
     for number in numbers:
-        cache = tmp_path / str(number)
+        cache = memory / str(number)
         killed_at(number, run, [cache], cache, PRELOAD)
         folder = run(cache)
         assert contents(folder) == contents(entry), f"killed at {done[number]}"

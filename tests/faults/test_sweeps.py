@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -20,25 +19,18 @@ from asbc.runs.sealed import write_note, write_rows
 from asbc.runs.summary import job_notes
 from tests.faults.flips import flipped
 from tests.faults.kills import killed_at, operations
+from tests.faults.sweeps import sweep, write_words
 from tests.forked import Forked
 from tests.runs.test_command import asbc
 from tests.runs.test_experiment import bare
 
-PRELOAD = ["asbc.runs.command", "asbc.evaluate", "pandas", "pyarrow.parquet", "rich.table"]
+PRELOAD = ["tests.faults.sweeps"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    """A sweep of two runs with two units each, as small as it can be."""
-    data = tmp_path_factory.mktemp("data")
-    rng = np.random.default_rng(0)
-    np.save(data / "x.npy", rng.normal(size=(40, 3)) + np.repeat(np.eye(4, 3), 10, axis=0))
-    np.save(data / "y.npy", np.repeat(np.arange(4), 10))
-    return [
-        "-m", "seed=1,2", "k_cand=5", "samples_per_class=[4]", "trials=2", "method=[knn]", "progress=false",
-        "embedding=files", f"embedding.path={data / 'x.npy'}", f"embedding.labels={data / 'y.npy'}",
-    ]  # fmt: skip
+    return write_words(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +42,6 @@ def whole(words, tmp_path_factory):
     return out
 
 
-def sweep(words, out):
-    """The command, in a process that may be killed."""
-    from asbc.runs import command
-
-    sys.argv = ["asbc", *words, f"out={out}"]
-    command.main()
-
-
 def remains(out):
     """Temporary files of writers, and parts, which a finished run does not need."""
     return [path for path in (out / "runs").rglob("*") if path.name.startswith(".") and path.suffix != ".lock"] + list(
@@ -65,15 +49,14 @@ def remains(out):
     )
 
 
-@pytest.mark.timeout(3600)  # for all of it
-def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, tmp_path, monkeypatch, some, counted):
-    done = operations(sweep, [words, str(tmp_path / "alone")], tmp_path / "alone", PRELOAD)
+def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, memory, monkeypatch, some, counted):
+    done = operations(sweep, [words, str(memory / "alone")], memory / "alone", PRELOAD)
     whole = bare(collect(whole))
-    pd.testing.assert_frame_equal(bare(collect(tmp_path / "alone")), whole)
+    pd.testing.assert_frame_equal(bare(collect(memory / "alone")), whole)
     assert sum(step.startswith("os.rename") for step in done) == 2 * (1 + 5 + 2 + 1)  # settings, notes, parts, table
     followed = Counter()
     for number in some(range(len(done)), 5):
-        out = tmp_path / "killed"
+        out = memory / "killed"
         assert killed_at(number, sweep, [words, str(out)], out, PRELOAD)
         followed["the next start went on to the same rows"] += 1
         assert asbc(monkeypatch, *words, f"out={out}") == 0, done[number]
@@ -82,7 +65,7 @@ def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, tmp_path, mo
         assert not remains(out), done[number]
         assert {read_status(path)["state"] for path in out.glob("runs/*/")} == {"finished"}
         shutil.rmtree(out)
-    counted("killed at a file operation", "a sweep", followed)
+    counted("kill -9 at a file operation", "a sweep", followed)
 
 
 def test_no_flipped_bit_of_a_run_goes_unseen(whole, tmp_path, campaign, counted):
