@@ -22,7 +22,6 @@ from asbc.neighbors.search import search_neighbors
 from asbc.neighbors.types import Neighbors
 from asbc.rows import Rows, solve_rows
 from asbc.validation import (
-    LARGEST_SEED,
     MOST_REPETITIONS,
     Floats,
     as_vectors,
@@ -30,6 +29,7 @@ from asbc.validation import (
     normalize,
     one_of,
     plain_array,
+    seed_number,
     true_or_false,
     whole_number,
 )
@@ -170,11 +170,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.check_parameters()
         vectors = self._vectors(X, reset=True)
         k = check_k(self.k_cand, len(vectors), "k_cand")
-        self._seed = int(
-            self.random_state
-            if isinstance(self.random_state, int | np.integer)
-            else check_random_state(self.random_state).randint(2**31 - 1)
-        )
+        drawn = self.random_state is None or isinstance(self.random_state, np.random.RandomState)
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1) if drawn else self.random_state)
         neighbors = (
             self._search(vectors, k) if neighbors is None else given_neighbors(vectors, neighbors, k, self.metric)
         )
@@ -362,5 +359,5 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         check_recall(self.recall)
         check_search(self.search, 2**40, self.search_options or {})
         true_or_false(self.sharpen, "sharpen")
-        if isinstance(self.random_state, int | np.integer):
-            whole_number(self.random_state, "random_state", 0, LARGEST_SEED)
+        if not (self.random_state is None or isinstance(self.random_state, np.random.RandomState)):
+            seed_number(self.random_state, "random_state", "or a RandomState, or None")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.mst import tree_lengths
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
-from asbc.validation import LARGEST_SEED, MOST_REPETITIONS, Floats, one_of, whole_number
+from asbc.validation import MOST_REPETITIONS, Floats, one_of, seed_number, whole_number
 
 SMALLEST_TREE = 8  # neighbours that a spanning-tree dimension needs
 ESTIMATORS = ("mst", "levina_bickel", "two_nn")
@@ -73,7 +73,7 @@ def dim_mst(X: ArrayLike | None, neighbors: Neighbors, *, n_rep: int = 5, seed: 
         raise ValueError(
             f"neighbors must have k of at least {SMALLEST_TREE} for a spanning-tree dimension; got {neighbors.k}."
         )
-    n_rep, seed = whole_number(n_rep, "n_rep", 1, MOST_REPETITIONS), whole_number(seed, "seed", 0, LARGEST_SEED)
+    n_rep, seed = whole_number(n_rep, "n_rep", 1, MOST_REPETITIONS), seed_number(seed)
     sizes = subset_sizes(neighbors.k)
     nodes = _names(neighbors)
     out = np.empty(neighbors.n)

@@ -333,7 +333,7 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
 
     graph = _csr(graph)
     schema = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])
-    with whole_file(Path(path)) as file, pq.ParquetWriter(file, schema) as writer:
+    with whole_file(Path(path)) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for start in range(0, graph.shape[0], ROWS_PER_GROUP):
             stop = min(start + ROWS_PER_GROUP, graph.shape[0])
             first, last = graph.indptr[start], graph.indptr[stop]

@@ -206,6 +206,11 @@ def whole_number(value: Any, name: str, low: int, high: int | None = None, what:
     return int(value)
 
 
+def seed_number(value: Any, name: str = "seed", what: str = "") -> int:
+    """`value` as a seed: an int from 0 to the largest that compiled code takes; `what` says what else would do."""
+    return whole_number(value, name, 0, LARGEST_SEED, what)
+
+
 def positive_number(value: Any, name: str) -> float:
     """`value` as a float above 0."""
     number = 0.0

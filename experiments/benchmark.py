@@ -33,6 +33,8 @@ from asbc.rows import solve_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from benchmark_checks import checks  # noqa: E402
+
 from tests import twins  # noqa: E402  (the plain NumPy code that the library is checked against)
 
 
@@ -324,6 +326,7 @@ def main():
     exactness(report, X, neighbors, dimension)
     against_plain_loops(report, X, neighbors)
     search_and_steps(report, arguments.nodes, 512)
+    checks(report, seconds, surface(arguments.nodes, 512))
     growth(report, *arguments.growth)
     first_call(report)
     console.print(report.table())

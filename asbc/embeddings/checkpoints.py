@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 from torchvision.transforms import v2
 
+from asbc.checksums import json_crc32
 from asbc.embeddings.backbones import FULL, RESNETS, resnet
 from asbc.embeddings.types import Encoder
 from asbc.embeddings.weights import describe_parts, load_strictly, read_weights, state_dict_of, take_part
@@ -115,6 +116,9 @@ def _read_args(path: Path) -> dict[str, Any]:
     """Backbone, its arguments, method and data set from an ``args.json`` of any solo-learn version."""
     try:
         args = json.loads(path.read_text())
+        said = args.pop("check", None)  # asbc-pretrain writes it, solo-learn does not
+        if said is not None and said != json_crc32(args):
+            raise ValueError("its checksum differs")
         backbone = args.get("backbone", args.get("encoder"))  # it was "encoder" before 1.0.3
         if isinstance(backbone, Mapping):
             name, kwargs = backbone["name"], dict(backbone.get("kwargs") or {})
@@ -125,7 +129,9 @@ def _read_args(path: Path) -> dict[str, Any]:
         if own is not None:
             own = {key: own[key] for key in ("padding", "image_size", "mean", "std")}
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: not an args.json of solo-learn ({type(error).__name__}: {error})") from error
+        raise ValueError(
+            f"{path}: damaged, or not an args.json of solo-learn ({type(error).__name__}: {error})"
+        ) from error
     kwargs.pop("cifar", None)  # follows from the data set
     return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method"), "asbc": own}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 import glob
 import logging
+import math
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,10 +148,11 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
 
         if path.suffix == ".parquet":
             import pyarrow  # noqa: F401  (what pandas reads it with)
-    try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    except Exception as error:
-        raise ValueError(f"{path}: not a readable {path.suffix} file ({error})") from error
+    with _readable(path):
+        if path.suffix == ".csv":
+            frame = pd.read_csv(path)
+        else:  # pages that have checksums are compared with them
+            frame = pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
     frame.columns = frame.columns.astype(str)
     if not frame.columns.is_unique:
         raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
@@ -198,22 +199,21 @@ def h5ad_contents(path: Path) -> Contents:
     """What an ``.h5ad`` file holds: ``X`` and the arrays of ``obsm``, and the columns of ``obs``."""
     with needed("a .h5ad file", "h5ad"):
         import anndata
-    try:
+    with _readable(path):
         data = anndata.read_h5ad(path, backed="r")
-    except Exception as error:
-        raise ValueError(f"{path}: not a readable .h5ad file ({error})") from error
-    with_x = {"X": data.X} if data.X is not None else {}
-    tables = {**{str(key): data.obsm[key] for key in data.obsm}, **with_x}
-    columns = [str(name) for name in data.obs if data.obs[name].dtype.kind != "f"]
+        with_x = {"X": data.X} if data.X is not None else {}
+        tables = {**{str(key): data.obsm[key] for key in data.obsm}, **with_x}
+        columns = [str(name) for name in data.obs if data.obs[name].dtype.kind != "f"]
     usual = _usual([str(name) for name in data.obs], LABEL_NAMES)
     columns += [usual] if usual is not None and usual not in columns else []
 
     def get(name: str) -> NDArray:
         if name in tables:
             table = tables[name]
-            fits_memory(int(np.prod(table.shape)) * 8, str(path))
-            table = table[:] if name == "X" else table
-            dense = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
+            fits_memory(math.prod(table.shape) * 8, str(path))
+            with _readable(path):
+                table = table[:] if name == "X" else table
+                dense = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
             return dense if dense.dtype.kind == "f" else dense.astype(np.float64)
         if name in data.obs:
             return data.obs[name].astype(object).to_numpy()
@@ -275,9 +275,19 @@ def _as_floats(frame: pd.DataFrame) -> NDArray:
 
 
 @contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Around other libraries that read a file: damaged, it makes them raise almost anything, which becomes one line."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(f"{path}: not a readable {path.suffix} file ({said})") from error
+
+
+@contextmanager
 def _plain(origin: str) -> Iterator[None]:
     """Around the reading of an ``.npz`` file: whatever is wrong with it becomes one line."""
     try:
         yield
-    except (ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a damaged archive makes zipfile and NumPy raise almost anything
         raise ValueError(f"{origin}: not an .npz file of plain numbers and strings ({error})") from error

@@ -312,7 +312,7 @@ class _Receiver:
             )
 
     def _known(self) -> dict[str, Any]:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             notes = json.loads(self.notes.read_text())
             if isinstance(notes, dict) and isinstance(notes.get("tag"), str):
                 return notes

@@ -30,6 +30,7 @@ from asbc.embeddings.cache import cache_folder, writing_to
 from asbc.files import write_whole
 
 FORMAT = 1
+_WANTED = ("shape", "dtype", "labels", "fingerprint", "dataset", "encoder")  # what every manifest says
 
 
 class Store:
@@ -84,6 +85,11 @@ def read_entry_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: manifest.json is damaged (not a table); remove the folder and embed anew")
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
+    lacking = [key for key in _WANTED if key not in manifest]
+    if lacking:
+        raise ValueError(
+            f"{folder}: manifest.json is damaged (it does not say {lacking[0]!r}); remove the folder and embed anew"
+        )
     said = manifest.pop("check", None)
     if (said is None and "blocks" in manifest) or (said is not None and said != json_crc32(manifest)):
         raise ValueError(f"{folder}: manifest.json is damaged (its checksum differs); remove the folder and embed anew")

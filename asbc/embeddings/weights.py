@@ -34,6 +34,7 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
             from safetensors.torch import load_file
 
             return load_file(file)
+        _check_archive(file)
         return torch.load(file, map_location="cpu", weights_only=not trust_checkpoint)
     except pickle.UnpicklingError as error:
         wanted = re.search(r"GLOBAL ([\w.]+)|allowlisted.* got (.+)", str(error), re.DOTALL)
@@ -49,6 +50,16 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
         raise ValueError(f"{file}: damaged, or not a file of weights ({_first_line(error)})") from error
 
 
+def _check_archive(file: Path) -> None:
+    """Compare what ``torch.save`` packed with its checksums, which torch itself does not look at."""
+    if not zipfile.is_zipfile(file):
+        return  # of torch before 1.6, which wrote none
+    with zipfile.ZipFile(file) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} differs")
+
+
 def state_dict_of(weights: Any, file: Path) -> dict[str, Tensor]:
     """All weights by name, out of the dictionaries in which training scripts wrap them.
 
@@ -60,14 +71,22 @@ def state_dict_of(weights: Any, file: Path) -> dict[str, Tensor]:
             weights = weights[key]
     if not isinstance(weights, Mapping):
         raise ValueError(f"{file}: a dictionary of weights is wanted, got {type(weights).__name__}")
-    found = {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
+    found = [(str(name), value) for name, value in weights.items() if isinstance(value, Tensor)]
     if not found:
-        for part, inside in weights.items():
-            if isinstance(inside, Mapping):
-                found |= {f"{part}.{name}": value for name, value in inside.items() if isinstance(value, Tensor)}
+        parts = [(part, inside) for part, inside in weights.items() if isinstance(inside, Mapping)]
+        found = [
+            (f"{part}.{name}", value)
+            for part, inside in parts
+            for name, value in inside.items()
+            if isinstance(value, Tensor)
+        ]
     if not found:
         raise ValueError(f"{file}: there are no weights in it; it has {_some(map(str, weights)) or 'nothing'}")
-    return found
+    state = dict(found)
+    if len(state) < len(found):  # keys that are no strings, such as 1 beside "1"
+        twice = next(name for name, times in Counter(name for name, _ in found).items() if times > 1)
+        raise ValueError(f"{file}: two weights are called {_short(twice)}")
+    return state
 
 
 def take_part(state: Mapping[str, Tensor], prefix: str | None, file: Path) -> dict[str, Tensor]:
@@ -143,8 +162,14 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> N
 
 
 def _some(names: Any, most: int = 8) -> str:
-    names = list(names)
+    names = [_short(name) for name in names]
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _short(name: str, most: int = 100) -> str:
+    """A name as a message can show it: a file may call its weights anything, also by a page of text."""
+    shown = name if name.isprintable() else repr(name)
+    return shown if len(shown) <= most else f"{shown[:most]}... ({len(name):,} characters)"
 
 
 def _first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.kernels.poisson import UNKNOWN, poisson_counts, unit_counts
+from asbc.validation import seed_number, whole_number
 
 ROWS = 250  # draws worked on at a time, which bounds the memory
 KEPT = 2**24  # uniform numbers kept at most, 128 MiB; a comparison that needs more draws its own
@@ -48,6 +49,10 @@ class Bootstrap:
     n_boot: int = 2000
     seed: int = 0
     _streams: dict[int, _Stream] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        whole_number(self.n_boot, "n_boot", 1)
+        seed_number(self.seed)
 
     def trials(self, count: int) -> NDArray[np.int64]:
         """(n_boot, count) how often each of `count` trials was drawn."""

@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from asbc.learn.labels import encode_partial
+from asbc.validation import whole_number
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement
     >>> cluster(pieces, ["a"] * 4 + ["b"] * 4)
     ClusterAgreement(nmi=1.0, ari=1.0)
     """
+    seed = whole_number(seed, "seed", 0, 2**32 - 1)  # what NumPy's RandomState takes
     codes, classes = encode_partial(labels, graph.shape[0])  # type: ignore[arg-type]
     if len(classes) < 2:
         raise ValueError(f"labels must have at least 2 classes to be clustered into; got {len(classes)}")

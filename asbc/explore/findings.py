@@ -19,7 +19,7 @@ from asbc.learn.describe import SMALLEST_K, Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, supporting_neighbors
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.outofcore.progress import Progress
-from asbc.outofcore.storage import load_graph, load_nodes, read_graph_manifest
+from asbc.outofcore.storage import has_checksums, load_graph, load_nodes, read_graph_manifest
 from asbc.validation import as_vectors
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
@@ -201,7 +201,7 @@ def _encoded(labels: Any, source: Any) -> tuple[NDArray[np.int64] | None, NDArra
 
 def _places(source, vectors, shown, n, seed, bar) -> NDArray:
     if len(shown) == n:
-        graph = source.graph_ if isinstance(source, GraphBuilder) else load_graph(source)
+        graph = source.graph_ if isinstance(source, GraphBuilder) else load_graph(source, verify=has_checksums(source))
         with nullcontext() if bar.terminal else bar.step("layout"):  # on a terminal it has a bar of its own
             return place_nodes(graph, vectors, seed=seed, progress=bar.terminal)
     if vectors is None:
@@ -249,7 +249,7 @@ def _bandwidth(source) -> dict[str, NDArray]:
     if isinstance(source, GraphBuilder):
         choice = source.bandwidth_
         return {} if choice is None else {"sigma": choice.sigma, "effective_rank": choice.effective_rank}
-    found = load_nodes(source)
+    found = load_nodes(source, verify=has_checksums(source))
     return {name: np.array(found[name]) for name in ("sigma", "effective_rank") if name in found}
 
 

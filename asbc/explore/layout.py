@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from asbc.export import umap_layout
+from asbc.validation import seed_number
 
 
 def strengths(graph: sparse.csr_array) -> sparse.csr_array:
@@ -66,5 +67,5 @@ def place_nodes(graph: sparse.csr_array, vectors: Any = None, *, seed: int = 0, 
     graph.eliminate_zeros()
     if vectors is None:
         _, piece = connected_components(graph, directed=False)
-        vectors = np.random.default_rng(seed).normal(size=(piece.max() + 1, 2))[piece]
+        vectors = np.random.default_rng(seed_number(seed)).normal(size=(piece.max() + 1, 2))[piece]
     return umap_layout(strengths(graph), vectors, seed=seed, progress=progress)

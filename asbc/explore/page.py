@@ -151,7 +151,7 @@ def _write_table(found: Findings, file: Any) -> None:
         "loo_accuracy": about.loo_accuracy,
     }
     metadata = {**(table.schema.metadata or {}), GENERATOR.encode(): json.dumps(whole).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), file)
+    pq.write_table(table.replace_schema_metadata(metadata), file, write_page_checksum=True)
 
 
 def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, method: Sequence[str] = ()) -> str:

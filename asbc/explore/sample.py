@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asbc.validation import seed_number
+
 LEAST = 10  # nodes of every stratum that are taken, if it has them and there is room
 
 
@@ -37,7 +39,7 @@ def stratified_share(strata: ArrayLike, size: int, seed: int = 0) -> NDArray[np.
     n = len(codes)
     if n <= size:
         return np.arange(n)
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(seed_number(seed)).permutation(n)
     order = order[np.argsort(codes[order], kind="stable")]  # stratum by stratum, at random within each
     counts = np.bincount(codes)
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -16,7 +16,7 @@ from asbc.builder import GraphBuilder
 from asbc.learn.labels import decode_partial
 from asbc.learn.points import PointClassifier, UnreachedWarning
 from asbc.learn.propagation import propagate
-from asbc.outofcore.storage import load_graph
+from asbc.outofcore.storage import has_checksums, load_graph
 from asbc.validation import true_or_false
 
 
@@ -45,7 +45,7 @@ class GraphClassifier(PointClassifier):
         random; labels picked in equal number per class say nothing of the classes' sizes.
     graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         A graph that is there already, in place of `builder`. Then `fit` ignores X, which may be None, and new points
-        cannot be classified. The graph of a folder is read into memory.
+        cannot be classified. The graph of a folder is read into memory, and verified where it has checksums.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class GraphClassifier(PointClassifier):
 def open_graph(graph: Any) -> sparse.csr_array:
     """A graph folder, or a sparse matrix, as a checked CSR array (n, n)."""
     if isinstance(graph, str | os.PathLike):
-        return load_graph(graph)
+        return load_graph(graph, verify=has_checksums(graph))
     if not sparse.issparse(graph):
         raise TypeError(
             f"graph must be the path of a graph folder or a scipy sparse matrix; got {type(graph).__name__}."

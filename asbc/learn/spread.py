@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from asbc.validation import as_vectors, whole_number
+from asbc.validation import as_vectors, seed_number, whole_number
 
 
 def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
@@ -35,7 +35,7 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
     sample = whole_number(sample, "sample", 1)
     shape = np.shape(X)
     if len(shape) == 2 and shape[0] > sample:
-        rows = np.sort(np.random.default_rng(seed).choice(shape[0], sample, replace=False))
+        rows = np.sort(np.random.default_rng(seed_number(seed)).choice(shape[0], sample, replace=False))
         X = np.asarray(X[rows] if hasattr(X, "dtype") else [X[i] for i in rows])  # type: ignore[index]
     values = np.linalg.svd(as_vectors(X).astype(np.float64, copy=False), compute_uv=False)
     if not values.sum() > 0:

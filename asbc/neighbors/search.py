@@ -21,7 +21,7 @@ from asbc.neighbors.options import RECALL, check_recall, check_search
 from asbc.neighbors.recall import SAMPLE_NODES, measure_recall, warn_of_recall
 from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
 from asbc.neighbors.types import Neighbors
-from asbc.validation import LARGEST_SEED, Floats, as_vectors, check_k, normalize, one_of, whole_number
+from asbc.validation import Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
 
 BLOCK_ROWS = 65536  # rows whose neighbours are looked for together: the more, the larger the products with a list
 
@@ -132,7 +132,7 @@ def search_approximately(
     n = len(X)
     check_search(search, n, options)
     check_recall(recall)
-    whole_number(seed, "seed", 0, LARGEST_SEED)
+    seed_number(seed)
     whole_number(sample, "sample", 1)
     if queries is None:
         k = check_k(k, n)

@@ -20,7 +20,7 @@ from asbc.neighbors.search import check_search
 from asbc.outofcore.arrays import open_array, read_json, write_array
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import FORMAT
-from asbc.validation import check_k, whole_number
+from asbc.validation import check_k, seed_number, whole_number
 from asbc.version import __version__
 from asbc.weights import EmptyRowWarning
 
@@ -33,9 +33,7 @@ def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
     """The plan, as far as the vectors do not enter it."""
     builder.check_parameters()
     block = whole_number(block, "block", 1)
-    seed = builder.random_state
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"random_state must be a whole number of at least 0, so that blocks agree; got {seed!r}.")
+    seed = seed_number(builder.random_state, "random_state")  # drawn anew for each block, they would not agree
     # A trial on a few points refuses what cannot work now, rather than after hours of search.
     settings = builder.get_params(deep=False)
     small = parameters_of_trial(builder)
@@ -50,7 +48,7 @@ def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": __version__,
-        "builder": {**settings, "random_state": int(seed)},
+        "builder": {**settings, "random_state": seed},
         "bandwidth": rule_to_json(rule) if builder.weights != "uniform" else None,
         "search": how["search"],
         "recall": how["recall"],

@@ -257,6 +257,6 @@ def _note(path: Path) -> dict[str, Any]:
     """What `asbc` wrote about a job; nothing where that cannot be read, for it only helps to word a command."""
     try:
         note = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return note if isinstance(note, dict) and isinstance(note.get("overrides"), list) else {}

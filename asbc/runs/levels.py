@@ -21,7 +21,7 @@ from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Task
 from asbc.learn.labels import is_unlabelled
-from asbc.validation import normalize, whole_number
+from asbc.validation import normalize, seed_number, whole_number
 
 log = logging.getLogger("asbc")
 
@@ -55,6 +55,9 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         )
     k = whole_number(cfg.k_cand, "k_cand", 1)
     whole_number(cfg.trials, "trials", 1)
+    seed_number(cfg.seed)
+    if cfg.threads is not None:
+        whole_number(cfg.threads, "threads", 1)
     rules = {name: method.bandwidth.get_params() for name, method in methods.items() if method.bandwidth is not None}
     if rules and cfg.dimension.get("estimator") == "mst" and k < SMALLEST_TREE:
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from asbc.checksums import json_crc32
 from asbc.files import whole_path, write_whole
 
 ARGS = "args.json"
@@ -63,15 +64,18 @@ def write_args(folder: Path, args: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        If the folder holds a run with other settings: two runs must not mix.
+        If the folder holds a run with other settings: two runs must not mix. If its file is not as it was written.
     """
     path = folder / ARGS
     wanted = json.loads(json.dumps(args))
     if path.exists():
         try:
             there = json.loads(path.read_text())
-        except ValueError as error:
+            said = there.pop("check", None)
+        except (ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path}: not readable ({error}); remove the folder to train anew") from error
+        if said is not None and said != json_crc32(there):
+            raise ValueError(f"{path}: damaged (its checksum differs); remove the folder to train anew")
         differ = [
             f"{key}={there_value} there, {key}={value} now"
             for key, value, there_value in _differences(wanted, there, "")
@@ -85,7 +89,8 @@ def write_args(folder: Path, args: Mapping[str, Any]) -> None:
     stray = latest(folder) if folder.is_dir() else None
     if stray is not None:
         raise ValueError(f"{folder} holds {stray.name} and no {ARGS}: out=<folder> names another place for this run")
-    write_whole(path, lambda p: p.write_text(json.dumps(wanted, indent=2) + "\n"))
+    checked = {**wanted, "check": json_crc32(wanted)}
+    write_whole(path, lambda p: p.write_text(json.dumps(checked, indent=2) + "\n"))
 
 
 def _differences(wanted: Any, there: Any, name: str) -> list[tuple[str, Any, Any]]:

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from asbc.embeddings.backbones import FULL, RESNETS, feature_width, resnet
 from asbc.embeddings.checkpoints import plain_view
 from asbc.embeddings.datamodule import EmbeddingDataModule
+from asbc.embeddings.weights import read_weights
 from asbc.extras import MissingExtraError
 from asbc.learn.probe import GraphProbe
 from asbc.train.batches import TrainingData
@@ -28,6 +29,7 @@ from asbc.train.images import PlainImages
 from asbc.train.method import Method
 from asbc.train.probe import NeighborProbe
 from asbc.train.views import without_idle_steps
+from asbc.validation import seed_number, whole_number
 
 log = logging.getLogger(__name__)
 
@@ -173,9 +175,13 @@ def _check(config: DictConfig) -> None:
     encoder = config.encoder
     if encoder.backbone.name not in RESNETS:
         raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: wanted is one of {', '.join(RESNETS)}")
-    for name, value in [("batch_size", encoder.batch_size), ("epochs", encoder.epochs), ("together", encoder.together)]:
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"encoder.{name}={value}: a whole number, 1 or more, is wanted")
+    for name in ("batch_size", "epochs", "together"):
+        whole_number(encoder[name], f"encoder.{name}", 1)
+    for name in ("checkpoint_steps", "log_every_n_steps"):
+        whole_number(config[name], name, 1)
+    if config.threads is not None:
+        whole_number(config.threads, "threads", 1)
+    seed_number(config.seed)
 
 
 def _check_batch(method: Method, batch_size: int) -> None:
@@ -225,7 +231,8 @@ def _steps_done(checkpoint: Path | None) -> int:
     if checkpoint is None:
         return 0
     try:
-        return int(torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["global_step"])
-    except Exception as error:  # whatever torch finds wrong with it
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{checkpoint}: not a readable checkpoint ({reason}); remove it to train anew") from error
+        return int(read_weights(checkpoint)["global_step"])
+    except ValueError as error:
+        raise ValueError(f"{error}; remove it to train anew") from error
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{checkpoint}: not a checkpoint of a training run; remove it to train anew") from error

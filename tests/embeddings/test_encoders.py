@@ -177,8 +177,8 @@ def test_keys_that_do_not_match_are_counted_and_named(tmp_path, resnet):
         (new_args(weights="IMAGENET1K_V1"), r"args\.json: resnet18 does not take .*unknown: weights"),
         (new_args(pretrained=True), r"args\.json: resnet18 does not take .*unknown: pretrained"),
         (new_args(colour="red"), r"args\.json: resnet18 does not take the arguments \{'colour': 'red'\}"),
-        ({"hello": 1}, r"args\.json: not an args\.json of solo-learn"),
-        ([], r"args\.json: not an args\.json of solo-learn"),
+        ({"hello": 1}, r"args\.json: damaged, or not an args\.json of solo-learn"),
+        ([], r"args\.json: damaged, or not an args\.json of solo-learn"),
     ],
 )
 def test_args_of_another_architecture(tmp_path, resnet, args, message):
@@ -246,6 +246,33 @@ def test_harmless_objects_are_refused_too(tmp_path, resnet):
     with pytest.raises(ValueError, match=r"refused, .* omegaconf\.dictconfig\.DictConfig"):
         solo_checkpoint(tmp_path / "a.ckpt")
     solo_checkpoint(tmp_path / "a.ckpt", trust_checkpoint=True)
+
+
+def test_a_bit_that_flips_in_the_weights_is_found(tmp_path):
+    """torch reads past the checksums that it writes."""
+    torch.save({"state_dict": {"backbone.conv1.weight": torch.zeros(1000)}}, tmp_path / "a.ckpt")
+    content = bytearray((tmp_path / "a.ckpt").read_bytes())
+    content[content.index(bytes(400)) + 100] ^= 1
+    (tmp_path / "a.ckpt").write_bytes(content)
+    assert torch.load(tmp_path / "a.ckpt")["state_dict"]["backbone.conv1.weight"].any()
+    with pytest.raises(ValueError, match=r"a\.ckpt: damaged, .* \(the checksum of a/data/0 differs\)"):
+        solo_checkpoint(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({1: 1, "1": 2}, "two weights are called 1"),
+        ({3: 1, (1, 2): 2}, r"these are neither a ResNet's nor a ViT's weights|which part is the encoder"),
+        ({"x" * 10**6: 1}, r"x{100}\.\.\. \(1,000,000 characters\)"),
+        ({"a\nb": 1}, r"'a\\nb'"),
+    ],
+)
+def test_odd_names_of_weights(tmp_path, names, message):
+    torch.save({"state_dict": {name: torch.zeros(size) for name, size in names.items()}}, tmp_path / "odd.ckpt")
+    with pytest.raises(ValueError, match=message) as refused:
+        solo_checkpoint(tmp_path / "odd.ckpt")
+    assert "odd.ckpt" in str(refused.value) and len(str(refused.value)) < 2000 and "\n" not in str(refused.value)
 
 
 def test_other_files(tmp_path, resnet):

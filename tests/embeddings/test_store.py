@@ -177,6 +177,16 @@ def test_a_changed_manifest_and_an_entry_without_checksums(tmp_path, rng, forget
         read_entry(folder)
 
 
+@pytest.mark.parametrize("key", ["labels", "fingerprint"])
+def test_a_manifest_that_does_not_say_all(tmp_path, rng, key):
+    store, _ = finished(tmp_path, rng)
+    path = store.find("key") / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({name: manifest[name] for name in manifest if name not in (key, "blocks", "check")}))
+    with pytest.raises(ValueError, match=rf"manifest\.json is damaged \(it does not say '{key}'\)"):
+        read_entry(path.parent)
+
+
 def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.delenv("ASBC_CACHE", raising=False)
     assert cache_folder().name == "asbc"

@@ -1,5 +1,7 @@
 """Doubtful labels: the compiled sums equal the slow ones, planted errors come first, a folder says what memory says."""
 
+import json
+import shutil
 import sys
 
 import numpy as np
@@ -17,6 +19,7 @@ from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.vote import loo_predict
 from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.driver import build_graph
+from tests.faults.flips import flip
 
 
 def slow_sums(indices, weights, codes, own):
@@ -216,3 +219,26 @@ def test_decoding_marks_what_is_missing():
         codes, classes = encode_partial(labels)
         assert decode_partial(codes, classes).tolist() == [labels[0], marked]
     assert encode_partial(["-1", "b"])[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "ask"),
+    [
+        ("rows/weights.npy", lambda folder, y: asbc.find_label_issues(folder, y)),
+        ("rows/distances.npy", lambda folder, y: asbc.find_duplicates(folder)),
+        ("nodes/dimension.npy", lambda folder, y: asbc.describe(folder)),
+        ("graph/data.npy", lambda folder, y: asbc.GraphClassifier(graph=folder).fit(None, y)),
+    ],
+)
+def test_a_damaged_folder_is_named_with_its_file(digits, folder, tmp_path, file, ask):
+    damaged = shutil.copytree(folder, tmp_path / "g")
+    flip(damaged / file, 8 * 1000)
+    with pytest.raises(ValueError, match=rf"{file}: damaged \(its checksum is not that of what was written\)"):
+        ask(damaged, digits[1])
+    # One that an earlier version built has no checksums, and is taken as it is.
+    manifest = json.loads((damaged / "manifest.json").read_text())
+    for listed in manifest["files"].values():
+        del listed["crc32"]
+    del manifest["check"]
+    (damaged / "manifest.json").write_text(json.dumps(manifest))
+    ask(damaged, digits[1])

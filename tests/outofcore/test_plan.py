@@ -37,7 +37,7 @@ def test_the_setting_that_differs_is_named_alone(path, tmp_path):
     [
         ({"bandwidth": asbc.SpectralBandwidth(gamma=-1)}, "gamma must be a positive number"),
         ({"k_min": -2}, "k_min must be a whole number"),
-        ({"random_state": None}, "random_state must be a whole number of at least 0"),
+        ({"random_state": None}, "random_state must be a whole number from 0"),
     ],
 )
 def test_bad_settings_are_refused_before_the_search(path, tmp_path, builder, message):

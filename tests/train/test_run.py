@@ -215,7 +215,7 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
     [
         ("simclr", ["encoder.batch_size=1"], r"encoder\.batch_size=1: the loss of SimCLR compares images"),
         ("barlow", ["encoder.batch_size=1"], r"the loss of BarlowTwins compares images of a batch, 2 or more"),
-        ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size=0: a whole number, 1 or more"),
+        ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size must be a whole number of at least 1; got 0"),
         ("simclr", ["encoder.batch_size=64"], r"64 images make a step, and there are 40"),
         ("simclr", ["encoder.backbone.name=resnet12"], r"encoder\.backbone\.name=resnet12: wanted is one of resnet10,"),
         ("simclr", ["encoder.backbone.width=0"], "width must be a whole number of channels"),
@@ -241,7 +241,7 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path):
     pretrain(config(tmp_path, "encoder.epochs=1"))
     file = latest(tmp_path / "run")
     file.write_bytes(file.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match=r"ep=1\.ckpt: not a readable checkpoint \(.*remove it to train anew"):
+    with pytest.raises(ValueError, match=r"ep=1\.ckpt: damaged, or not a file of weights \(.*remove it to train anew"):
         pretrain(config(tmp_path, "encoder.epochs=1"))
 
 
