@@ -55,7 +55,7 @@ def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, memory, monk
     pd.testing.assert_frame_equal(bare(collect(memory / "alone")), whole)
     assert sum(step.startswith("os.rename") for step in done) == 2 * (1 + 5 + 2 + 1)  # settings, notes, parts, table
     followed = Counter()
-    for number in some(range(len(done)), 5):
+    for number in some(range(len(done)), 4):
         out = memory / "killed"
         assert killed_at(number, sweep, [words, str(out)], out, PRELOAD)
         followed["the next start went on to the same rows"] += 1
