@@ -170,8 +170,9 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.check_parameters()
         vectors = self._vectors(X, reset=True)
         k = check_k(self.k_cand, len(vectors), "k_cand")
-        drawn = self.random_state is None or isinstance(self.random_state, np.random.RandomState)
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1) if drawn else self.random_state)
+        seed: Any = self.random_state
+        drawn = seed is None or isinstance(seed, np.random.RandomState)
+        self._seed = int(check_random_state(seed).randint(2**31 - 1) if drawn else seed)
         neighbors = (
             self._search(vectors, k) if neighbors is None else given_neighbors(vectors, neighbors, k, self.metric)
         )
