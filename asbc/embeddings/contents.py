@@ -110,6 +110,8 @@ class Contents:
 def npz_contents(source: Path | IO[bytes], origin: str) -> Contents:
     """What an ``.npz`` file holds; nothing in it is ever unpickled."""
     with _plain(origin), zipfile.ZipFile(source) as archive:
+        for entry in archive.infolist():
+            archive.open(entry).close()  # a damaged name differs from the one beside the data, and would hide an array
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         found = {entry.filename.removesuffix(".npy"): declared(archive, entry) for entry in entries}
 

@@ -115,7 +115,7 @@ def read_pages(path):
     try:
         found = pq.read_table(path, page_checksum_verification=True)
     except Exception as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {str(error).partition(chr(10))[0]}") from error
     return [np.array(found[name].to_pylist()) for name in found.column_names]
 
 
