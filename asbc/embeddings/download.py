@@ -34,7 +34,7 @@ from rich.progress import (
 from asbc.embeddings.cache import writing_to
 from asbc.files import write_whole
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 16  # bytes that are read at a time
 _NETWORK = (
     urllib.error.URLError,
     http.client.HTTPException,

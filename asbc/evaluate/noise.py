@@ -26,7 +26,7 @@ from asbc.validation import one_of
 
 KINDS = ("near", "uniform")
 NEAR = 3  # classes that a label may move to, where it moves to a near one
-FOLDS = 5
+FOLDS = 5  # of the cross-validation of rivals that learn a classifier
 
 Codes = NDArray[np.int64]
 

@@ -31,7 +31,7 @@ INK, MUTED, FAINT, GRID, BAR, ACCENT = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec
 LIMIT = "#d55e00"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WEBGL_FROM = 10_000  # nodes from which the graphics card draws, where there is one
-BINS = 48
+BINS = 48  # bars of a histogram
 
 
 def draw_map(source: ColumnDataSource, ways: list[Coloring], tooltip: str) -> tuple[Any, dict[str, Any]]:

@@ -25,7 +25,7 @@ from asbc.validation import as_vectors
 MAP_LIMIT = 100_000  # nodes that a map shows at most
 # What the page lists; the table has all.
 SUSPECTS = 100  # doubtful labels, with the neighbours that say so
-OUTLIERS = 50
+OUTLIERS = 50  # nodes that lie apart
 GROUPS = 100  # of near-duplicates
 
 

@@ -18,7 +18,7 @@ from asbc.outofcore.progress import Progress
 SIDES = (96, 72, 56, 40, 32)  # pixels of a thumbnail's longer side: the largest that fits
 BYTES = 15_000_000  # of all thumbnails on a page
 TRIED = 40  # pictures from which the bytes of all are estimated
-QUALITY = 60
+QUALITY = 60  # of WebP, from 0 to 100
 ENDINGS = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
 
 

@@ -227,12 +227,16 @@ def main() -> None:
 def run_as(arguments: list[str]) -> int:
     """Run the command in this process, with a command line of its own; the exit code."""
     own, sys.argv = sys.argv, ["asbc", *arguments]
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]  # Hydra has everybody's messages shown, from information upwards
     try:
         main()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     finally:
         sys.argv = own
+        root.setLevel(level)
+        root.handlers[:] = handlers
     return 0
 
 

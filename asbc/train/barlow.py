@@ -26,6 +26,19 @@ class BarlowTwins(Method):
         The loss is multiplied by it.
     **kwargs
         See `asbc.train.Method`.
+
+    See Also
+    --------
+    VICReg : also asks that every feature varies.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import BarlowTwins, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = BarlowTwins(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     def __init__(

@@ -23,6 +23,19 @@ class BYOL(MomentumMethod):
         Width of what they give.
     **kwargs
         See `asbc.train.MomentumMethod`.
+
+    See Also
+    --------
+    DINO : also follows a slow network, and guesses prototypes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import BYOL, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = BYOL(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     def __init__(self, *, hidden: int = 4096, out: int = 256, **kwargs: Any) -> None:

@@ -28,6 +28,21 @@ class CurveLogger(Logger):
         Where the file is.
     from_step : int, default=0
         Lines of this step and later ones, left by a run that was killed after its last checkpoint, are dropped.
+
+    See Also
+    --------
+    wandb_logger : the same curves in Weights & Biases.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from asbc.train import CurveLogger
+    >>> logger = CurveLogger(Path(tempfile.mkdtemp()))
+    >>> logger.log_metrics({"loss": 0.5}, step=3)
+    >>> print(logger.path.read_text(), end="")
+    step,metric,value
+    3,loss,0.5
     """
 
     def __init__(self, folder: Path, from_step: int = 0) -> None:
@@ -78,8 +93,27 @@ def wandb_logger(folder: Path, from_step: int = 0, project: str = "asbc-pretrain
         Where this attempt begins; W&B itself drops what it has of later steps.
     project : str, default="asbc-pretrain"
         Where the run appears.
-    entity : str, optional
-        User or team; that of the key by default.
+    entity : str or None, default=None
+        User or team; None for that of the key.
+
+    Returns
+    -------
+    Logger
+        For ``lightning.Trainer(logger=...)``.
+
+    See Also
+    --------
+    CurveLogger : the same curves as a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from asbc.train import wandb_logger
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> first, resumed = wandb_logger(folder), wandb_logger(folder, from_step=100)
+    >>> first.version == resumed.version
+    True
     """
     with needed("logger=wandb", "wandb"):
         import wandb

@@ -37,6 +37,19 @@ class DINO(MomentumMethod):
         While the prototypes stay as they are.
     **kwargs
         See `asbc.train.MomentumMethod`.
+
+    See Also
+    --------
+    BYOL : also follows a slow network, and guesses its features.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import DINO, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = DINO(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, prototypes=32)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     smallest_batch: ClassVar[int] = 1

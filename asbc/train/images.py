@@ -26,6 +26,10 @@ class ImageArrays(Dataset):
     path : str or Path
         The file.
 
+    See Also
+    --------
+    held_out_arrays : the same, or nothing.
+
     Examples
     --------
     >>> import numpy as np, tempfile
@@ -71,7 +75,27 @@ class ImageArrays(Dataset):
 
 
 def held_out_arrays(path: str | None = None) -> ImageArrays | None:
-    """Images of an ``.npz`` file, or None without a path: held-out images are needed for probes only."""
+    """Images of an ``.npz`` file, or None without a path: held-out images are needed for probes only.
+
+    Parameters
+    ----------
+    path : str or None, default=None
+        The file.
+
+    Returns
+    -------
+    ImageArrays or None
+
+    See Also
+    --------
+    ImageArrays : what the file must hold.
+
+    Examples
+    --------
+    >>> from asbc.train import held_out_arrays
+    >>> held_out_arrays() is None
+    True
+    """
     return None if path is None else ImageArrays(path)
 
 

@@ -33,6 +33,18 @@ class Recipe:
         Of ``lars`` and ``sgd``.
     warmup_epochs : float, default=10
         While the rate rises from 0.
+
+    See Also
+    --------
+    Method : what is optimised.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Recipe
+    >>> weights = [torch.nn.Parameter(torch.zeros(2, 2))]
+    >>> Recipe(optimizer="sgd", lr=0.1).build(weights, images=512).param_groups[0]["lr"]
+    0.2
     """
 
     optimizer: str = "lars"
@@ -79,6 +91,23 @@ class Method(lightning.LightningModule, ABC):
         How it is optimised.
     images_per_step : int, default=256
         On all devices together.
+
+    See Also
+    --------
+    MomentumMethod : has a second network, which follows the first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Method, Recipe
+    >>> class Agreement(Method):
+    ...     def loss(self, views):
+    ...         first, second = (self.backbone(view) for view in views)
+    ...         return (first - second).square().mean()
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = Agreement(backbone, features=12, recipe=Recipe())
+    >>> float(method.loss([torch.ones(2, 3, 4, 4), torch.ones(2, 3, 4, 4)]))
+    0.0
     """
 
     smallest_batch: ClassVar[int] = 2  # images per device that the loss needs
@@ -122,6 +151,19 @@ class MomentumMethod(Method):
         How much of itself the follower keeps in a step, at the start.
     final_momentum : float, default=1.0
         And at the end; a cosine lies between them.
+
+    See Also
+    --------
+    Method : the other parameters.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import BYOL, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = BYOL(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, momentum=0.9)
+    >>> len(method.pairs())  # the backbone and the projector have followers, the predictor has none
+    2
     """
 
     def __init__(self, *args: Any, momentum: float = 0.99, final_momentum: float = 1.0, **kwargs: Any) -> None:

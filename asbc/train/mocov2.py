@@ -27,6 +27,19 @@ class MoCoV2(MomentumMethod):
         Earlier images that each image is compared with.
     **kwargs
         See `asbc.train.MomentumMethod`.
+
+    See Also
+    --------
+    SimCLR : compares with the other images of the batch.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import MoCoV2, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = MoCoV2(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, queue=64)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     smallest_batch: ClassVar[int] = 1

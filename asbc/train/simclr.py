@@ -24,6 +24,19 @@ class SimCLR(Method):
         Of the contrast.
     **kwargs
         See `asbc.train.Method`.
+
+    See Also
+    --------
+    MoCoV2 : compares with a queue of earlier images.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Recipe, SimCLR
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = SimCLR(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     def __init__(self, *, hidden: int = 2048, out: int = 256, temperature: float = 0.2, **kwargs: Any) -> None:

@@ -24,6 +24,19 @@ class VICReg(Method):
         How much the three parts of the loss count. The variances of the two views are added up.
     **kwargs
         See `asbc.train.Method`.
+
+    See Also
+    --------
+    BarlowTwins : looks at the correlation of features between the views.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Recipe, VICReg
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = VICReg(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     def __init__(

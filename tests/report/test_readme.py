@@ -102,6 +102,7 @@ def test_a_script_runs_its_experiment_once(tmp_path):
 
     first, again, bad = call(), call(), call("trials=0")
     assert first.returncode == again.returncode == 0, first.stderr
+    assert "INFO" not in first.stdout + first.stderr, "what other libraries log is not shown"
     assert (tmp_path / "figures" / "digits-pixels" / "fig1_regimes.pdf").exists()
     assert "finished before" in again.stdout and "finished before" not in first.stdout
     assert bad.returncode == 1 and "trials must be a whole number of at least 1" in bad.stdout + bad.stderr

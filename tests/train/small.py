@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from asbc.train.command import CONF
 
 ENCODERS = ("simclr", "mocov2", "byol", "barlow", "vicreg", "dino")
-# One block a layer and two channels; views and images of 16 pixels.
+# One block per layer and two channels; views and images of 16 pixels.
 TINY = [
     "encoder.backbone.name=resnet10",
     "encoder.backbone.width=2",
