@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -95,7 +96,7 @@ def read_material(
         found, own = None, None if labels is None else read_labels(labels, n, label=label)
     else:
         found, own = read_vectors(path, labels, vectors=vectors, label=label)
-        name = path.resolve().name if path.is_dir() else path.stem
+        name = _stored_name(path) if path.is_dir() else path.stem
         plain = path / "vectors.npy" if path.is_dir() else path if path.suffix == ".npy" else None
         file = plain if plain is not None and found.dtype.kind == "f" else None
     folder = None if graph is None else Path(graph).expanduser()
@@ -139,6 +140,15 @@ def relative_names(paths: Sequence[Path], folder: str | Path) -> list[str]:
     """Names of pictures as the page shows them: their path within the folder."""
     top = Path(folder).expanduser()
     return [path.relative_to(top).as_posix() for path in paths]
+
+
+def _stored_name(folder: Path) -> str:
+    """What a folder of asbc-embed holds, in words: its own name is a hash."""
+    try:
+        facts = json.loads((folder / "manifest.json").read_text())
+        return f"{facts['encoder']} of {facts['dataset']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.resolve().name
 
 
 def _sample() -> tuple[NDArray[Any], NDArray[Any]]:

@@ -94,7 +94,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     room = int(BYTES / max(1.0, average))
     chosen = nodes if len(nodes) <= room else nodes[np.linspace(0, len(nodes) - 1, room).astype(int)]
     made = {}
-    with Progress(progress).blocks("pictures", len(chosen)) as advance:
+    with Progress(progress).blocks("pictures", len(chosen), of="pictures") as advance:
         for node in chosen.tolist():
             made[node] = _small(paths[node], side)
             advance()

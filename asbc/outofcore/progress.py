@@ -27,7 +27,7 @@ class Progress:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def blocks(self, name: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    def blocks(self, name: str, total: int, done: int = 0, of: str = "blocks") -> Iterator[Callable[[], None]]:
         """A stage of `total` blocks, `done` of which were done before; call what is yielded after each further one."""
         start = said = time.perf_counter()
         count = done
@@ -39,12 +39,12 @@ class Progress:
             if self.shown and now - said > (REDRAW_SECONDS if self.terminal else LOG_SECONDS):
                 said = now
                 left = (now - start) / (count - done) * (total - count)
-                self._say(f"{count} of {total} blocks, {left:.0f} s left", name, count / total)
+                self._say(f"{count} of {total} {of}, {left:.0f} s left", name, count / total)
 
         if self.terminal:
-            self._say(f"{count} of {total} blocks", name, count / total if total else 1.0)
+            self._say(f"{count} of {total} {of}", name, count / total if total else 1.0)
         yield advance
-        self._end(name, start, f"{count} of {total} blocks")
+        self._end(name, start, f"{count} of {total} {of}")
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
