@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,20 +106,38 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
     graph = [column for column in shown.columns if column in HEALTH.values()]
     scores = [column for column in shown.columns if column not in graph]
     console = Console()
-    for columns in (scores, graph) if len(scores) > 1 else (shown.columns,):
-        if not len(columns):
-            continue
-        view = Table(title=escape(title), caption=remarks(table))
-        view.add_column("method")
-        for column in columns:
-            view.add_column(escape(str(column)), justify="right")
-        for method, row in shown[list(columns)].dropna(how="all").iterrows():
-            cells = ("" if v != v else f"{v:.4g}" if c in ROUND else f"{v:.4f}" for c, v in row.items())
-            view.add_row(escape(str(method)), *cells)
-        console.print(view)
-        title = "the graphs"
+    for name, whole in ((title, scores), ("the graphs", graph)) if len(scores) > 1 else ((title, list(shown.columns)),):
+        for columns in _fitting(shown, whole, console.width):
+            view = Table(title=escape(name), caption=remarks(table))
+            view.add_column("method", no_wrap=True)
+            for column in columns:
+                view.add_column(escape(str(column)), justify="right")
+            for method, row in shown[columns].dropna(how="all").iterrows():
+                view.add_row(escape(str(method)), *(_cell(c, v) for c, v in row.items()))
+            console.print(view)
     where = f"{skipped_because(finished_by)}: {path}" if finished_by else f"rows: {path}"
     console.print(where, soft_wrap=True, markup=False)
+
+
+def _cell(column: Any, value: float) -> str:
+    return "" if value != value else f"{value:.4g}" if column in ROUND else f"{value:.4f}"
+
+
+def _fitting(shown: pd.DataFrame, columns: list[str], width: int) -> Iterator[list[str]]:
+    """The columns, a table's worth at a time: as many as are readable beside the names of methods."""
+    name = max([6, *(len(str(method)) for method in shown.index)]) + 4
+    part: list[str] = []
+    used = name
+    for column in columns:
+        words = [*str(column).splitlines(), *(_cell(column, value) for value in shown[column])]
+        wide = max(map(len, words)) + 3
+        if part and used + wide > width:
+            yield part
+            part, used = [], name
+        part.append(column)
+        used += wide
+    if part:
+        yield part
 
 
 def skipped_because(version: str) -> str:

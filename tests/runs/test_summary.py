@@ -14,7 +14,7 @@ from asbc.runs import command
 from asbc.runs.headline import headline, remarks
 from asbc.runs.results import read_status
 from asbc.runs.sealed import write_note
-from asbc.runs.summary import SweepSummary, job_notes, show_sweep, skipped_because
+from asbc.runs.summary import SweepSummary, job_notes, show_run, show_sweep, skipped_because
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
 
@@ -175,3 +175,15 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
 def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
     assert call(monkeypatch, "bandwidth.gama=1", f"out={tmp_path}") == 1
     assert "there is no setting bandwidth.gama; did you mean bandwidth.gamma?" in capsys.readouterr().err
+
+
+def test_a_summary_is_readable_on_a_narrow_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    methods = ["dimension_matching_gaussian", "nnk"]
+    metrics = ["loo", "loo_balanced", "nmi", "ari", "noise_near", "noise_uniform", "regret"]
+    facts = {"experiment": "wide", "dataset": "d", "encoder": "e", "samples": 5, "level": 5, "trial": 0, "seconds": 1.0}
+    rows = [{**facts, "method": m, "metric": n, "value": 0.1 + i} for m in methods for i, n in enumerate(metrics)]
+    show_run(pd.DataFrame(rows), tmp_path)
+    printed = capsys.readouterr().out
+    assert "…" not in printed and printed.count("dimension_matching_gaussian") == 2
+    assert all(f"{0.1 + i:.4f}" in printed for i in range(len(metrics)))
