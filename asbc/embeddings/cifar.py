@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import torchvision
+from typing import Any, NamedTuple
 
 from asbc.embeddings.cache import writing_to
 from asbc.embeddings.download import Hash, Wanted
 
-_CLASSES = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
-_SIZES = {"cifar10": 170_498_071, "cifar100": 169_001_437}  # of the archives, in bytes
 
-CIFAR = tuple(_CLASSES)
+class Archive(NamedTuple):
+    """What torchvision knows of a data set and would take seconds to tell, and the archive's size."""
+
+    kind: str
+    url: str
+    md5: str
+    size: int
+    folder: str
+
+
+ARCHIVES = {
+    "cifar10": Archive(
+        "CIFAR10",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        "c58f30108f718f92721af3b95e74349a",
+        170_498_071,
+        "cifar-10-batches-py",
+    ),
+    "cifar100": Archive(
+        "CIFAR100",
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "eb9058c3a382ffc7106e4002c42a8d85",
+        169_001_437,
+        "cifar-100-python",
+    ),
+}
+CIFAR = tuple(ARCHIVES)
 
 
 def open_cifar(name: str, root: Path, train: bool) -> Any:
@@ -26,13 +48,20 @@ def open_cifar(name: str, root: Path, train: bool) -> Any:
 
 def cifar_class(name: str) -> Any:
     """torchvision's class."""
-    return getattr(torchvision.datasets, _CLASSES[name])
+    import torchvision
+
+    return getattr(torchvision.datasets, ARCHIVES[name].kind)
 
 
 def cifar_archive(name: str, root: Path) -> Wanted:
     """The archive to download, and where it is looked for."""
-    kind = cifar_class(name)
-    return Wanted(kind.url, root / kind.filename, Hash("MD5", kind.tgz_md5), _SIZES[name])
+    archive = ARCHIVES[name]
+    return Wanted(archive.url, root / archive.url.rsplit("/", 1)[1], Hash("MD5", archive.md5), archive.size)
+
+
+def cifar_folder(name: str, root: Path) -> Path:
+    """Where the archive is unpacked."""
+    return root / ARCHIVES[name].folder
 
 
 def unpack_cifar(name: str, root: Path) -> None:

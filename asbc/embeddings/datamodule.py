@@ -24,7 +24,8 @@ from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.cache import cache_folder, writing_to
 from asbc.embeddings.cifar import CIFAR, cifar_archive, open_cifar, unpack_cifar
 from asbc.embeddings.describe import describe
-from asbc.embeddings.download import Wanted, fetch_all
+from asbc.embeddings.download import Wanted
+from asbc.embeddings.missing import fetch_all
 
 
 class Batch(NamedTuple):

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,8 +82,8 @@ class Wanted:
         Bytes above which a download is stopped where ``size`` is not known.
     looks_wrong : callable, optional
         Given the path of a complete download, says what is wrong with its content, or None.
-    note : str
-        What to do with the file once it is there.
+    page : str
+        A web page that tells size and hash, where they are not known here.
     """
 
     url: str
@@ -92,14 +92,14 @@ class Wanted:
     size: int | None = None
     limit: int = 8 << 30
     looks_wrong: Callable[[Path], str | None] | None = None
-    note: str = ""
+    page: str = ""
 
     def lines(self) -> str:
         """Address, size, hash and place, as a user needs them."""
         size = f"about {self.size / 1e6:.1f} MB" if self.size else "size not published"
         known = f"{self.hash}" if self.hash else "hash not published: the SHA-256 is remembered at first use"
-        note = f"\n    {self.note}" if self.note else ""
-        return f"  {self.url}\n    {size}, {known}\n    put it at {self.target}{note}"
+        facts = f"size and hash: see {self.page}" if self.page else f"{size}, {known}"
+        return f"  {self.url}\n    {facts}\n    put it at {self.target}"
 
 
 def file_hash(path: Path, kind: str = "sha256") -> str:
@@ -118,39 +118,6 @@ def blob_sha1(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def fetch_all(what: str, files: Sequence[Wanted], instead: str, *, download: bool = True) -> None:
-    """Download the files that are not there yet; if one cannot be had, say in one message all that is missing.
-
-    Parameters
-    ----------
-    what : str
-        What the files are for.
-    files : sequence of Wanted
-        All that is needed, whether it is there or not.
-    instead : str
-        What else would do.
-    download : bool, default=True
-        False asks the network for nothing.
-    """
-    for file in files:
-        if file.target.exists():
-            continue
-        try:
-            if not download:
-                raise DownloadError("download=false")
-            fetch(file)
-        except DownloadError as error:
-            missing = [file for file in files if not file.target.exists()]
-            reason = str(error).removeprefix(f"{file.url}: ")
-            count = "1 file is" if len(missing) == 1 else f"{len(missing)} files are"
-            raise DownloadError(
-                f"{what}: {count} missing and could not be downloaded ({reason})\n"
-                "Get what is missing on another machine:\n"
-                + "\n".join(wanted.lines() for wanted in missing)
-                + f"\nOr do without: {instead}"
-            ) from error
 
 
 def fetch(

@@ -56,7 +56,11 @@ class HuggingFace(EncoderSource):
         """The vectors of the column, or what the encoder makes of its images."""
         if not isinstance(self.dataset, str) or not self.dataset:
             raise ValueError("dataset: the name of a data set on the hub is wanted, or its folder, got none")
-        rows = open_dataset(self.dataset, self.split, self.config, self.revision, self.cache, self.download)
+        try:
+            rows = open_dataset(self.dataset, self.split, self.config, self.revision, self.cache, self.download)
+        except DownloadError as error:
+            more = "\n".join(file.lines() for file in self._weights())
+            raise DownloadError(f"{error}" + (f"\nMissing too, for its images:\n{more}" if more else "")) from error
         column, kind = _column(rows, self.column, self.dataset)
         name = self.name or Path(self.dataset).name
         label = _label(rows, self.label, column, self.dataset)
@@ -156,10 +160,13 @@ def open_dataset(
     except Exception as error:  # the library raises a great many kinds
         first = (str(error).splitlines() or [type(error).__name__])[0]
         if reason:
+            said = "" if "OfflineMode" in first else f": {first}"
             raise DownloadError(
-                f"dataset={name!r} is no folder, is not in the cache, and the hub is out of reach ({reason}): {first}\n"
+                f"dataset={name!r} is no folder, is not in the cache, and the hub is out of reach ({reason}){said}\n"
                 f"Get {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset {name} "
-                "--local-dir folder) and give embedding.dataset=folder."
+                "--local-dir folder) and give embedding.dataset=folder.\n"
+                "Or do without: embedding=files reads vectors of yours (embedding.path=...), and embedding=clinc100 "
+                "needs no file at all."
             ) from error
         raise ValueError(f"dataset={name!r}, split={split!r}: {first}") from error
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.download import Wanted, fetch_all, file_hash
+from asbc.embeddings.download import Wanted, file_hash
+from asbc.embeddings.missing import fetch_all
 from asbc.files import write_whole
 
 if TYPE_CHECKING:  # torch takes seconds to import, and an address does without it

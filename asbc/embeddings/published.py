@@ -17,7 +17,8 @@ import numpy as np
 
 from asbc.embeddings.arrays import Embeddings, check_arrays, read_array
 from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.download import Hash, Wanted, fetch_all
+from asbc.embeddings.download import Hash, Wanted
+from asbc.embeddings.missing import fetch_all
 
 HOST = "https://raw.githubusercontent.com"
 INSTEAD = (

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from asbc.embeddings import hub
 from asbc.embeddings.arrays import Embeddings
+from asbc.embeddings.cache import cache_folder
+from asbc.embeddings.cifar import CIFAR, cifar_archive, cifar_folder
 from asbc.embeddings.contents import npz_contents
-from asbc.embeddings.download import DownloadError, fetch_all
+from asbc.embeddings.download import Wanted
 from asbc.embeddings.lightly import INSTEAD, lightly_weights
+from asbc.embeddings.missing import fail_early, fetch_all
 from asbc.embeddings.published import published_embeddings
 from asbc.embeddings.reading import read_vectors
 from asbc.embeddings.store import Store, read_entry
@@ -175,7 +179,12 @@ class EncoderSource:
             )
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: the checkpoint's file or folder is wanted for source=checkpoint, got none")
-        weights = [lightly_weights(self.encoder, self.cache)] if self.source == "lightly" else []
+        what = f"{self.encoder} on {_dataset_name(self.dataset, self.root)}"
+        weights, archives = self._weights(), self._archives()
+        # Of timm's weights only timm itself, seconds later, knows for sure where they are.
+        if self.source == "lightly" or (self.source == "timm" and archives):
+            instead = hub.INSTEAD if self.source == "timm" else INSTEAD
+            fail_early(what, [*archives, *weights], instead, download=self.download)
 
         with needed("embedding images", "embed"):
             from asbc.embeddings.datamodule import EmbeddingDataModule
@@ -192,19 +201,12 @@ class EncoderSource:
             cache=self.cache,
         )
         if self.source == "lightly":
-            what = f"{self.encoder} on {_dataset_name(self.dataset, self.root)}"
             fetch_all(what, [*weights, *images.wanted()], INSTEAD, download=self.download)
             encoder = lightly_encoder(self.encoder, self.cache, self.download)
         elif self.source == "checkpoint":
             encoder = read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
         elif self.source == "timm":
-            try:
-                encoder = timm_model(
-                    self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download
-                )
-            except DownloadError as error:
-                more = [f"\nMissing too:\n{file.lines()}" for file in images.wanted() if not file.target.exists()]
-                raise DownloadError(f"{error}{''.join(more)}") from error
+            encoder = timm_model(self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download)
         else:
             encoder = cast("Encoder", self.source)
         images.transform, images.image_size = encoder.transform, encoder.image_size
@@ -215,6 +217,22 @@ class EncoderSource:
             "split": self.split,
         }
         return embed(encoder, images, Store(self.cache), names, dict(self.trainer))
+
+    def _weights(self) -> list[Wanted]:
+        """Files of weights that are downloaded, as far as can be told without torch."""
+        if self.source == "lightly":
+            return [lightly_weights(self.encoder, self.cache)]
+        if self.source == "timm":
+            with needed("embedding images", "embed"):
+                return hub.model_files(self.model, self.path, self.cache)
+        return []
+
+    def _archives(self) -> list[Wanted]:
+        """CIFAR, where it is what is embedded and not there; whether it is sound is seen later."""
+        if not isinstance(self.dataset, str) or self.dataset not in CIFAR:
+            return []
+        root = Path(self.root).expanduser() if self.root else cache_folder(self.cache) / "images"
+        return [] if cifar_folder(self.dataset, root).exists() else [cifar_archive(self.dataset, root)]
 
 
 def _dataset_name(dataset: str | Dataset, root: str | None) -> str:

@@ -18,12 +18,13 @@ from timm.models import PretrainedCfg
 from torch import Tensor, nn
 
 from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.download import DownloadError, Wanted, fetch_all, reachable
+from asbc.embeddings.download import Wanted
+from asbc.embeddings.hub import WEIGHTS, hub_file
 from asbc.embeddings.lightly import compare_with_first_use
+from asbc.embeddings.missing import fetch_all
 from asbc.embeddings.types import Encoder
 from asbc.embeddings.weights import describe_parts, load_strictly, read_weights, state_dict_of, take_part
 
-_HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 # Arguments that would make timm look for weights itself.
 _NOT_OF_A_MODEL = {
     "pretrained",
@@ -81,8 +82,8 @@ def timm_model(
         network = _described_network(folder / "config.json", model)
         file = Path(path).expanduser() if path is not None else _file_in(folder)
     elif kind in ("hf-hub", "hf_hub"):
-        network = _described_network(_hub_file(place, ("config.json",), model, download), model)
-        file = Path(path).expanduser() if path is not None else _hub_file(place, _HUB_FILES, model, download)
+        network = _described_network(hub_file(place, ("config.json",), model, cache, download), model)
+        file = Path(path).expanduser() if path is not None else hub_file(place, WEIGHTS, model, cache, download)
     else:
         raise ValueError(f"model={model!r}: wanted is the name of a timm model, hf-hub:user/name or local-dir:folder")
     _load(network, file, model, trust_checkpoint, prefix)
@@ -119,7 +120,7 @@ def _described_network(file: Path, model: str) -> Any:
 
 def _file_in(folder: Path) -> Path:
     """The file of weights in a folder, safetensors before all others."""
-    for pattern in (*_HUB_FILES, "*.safetensors", "*.pth", "*.bin", "*.pt"):
+    for pattern in (*WEIGHTS, "*.safetensors", "*.pth", "*.bin", "*.pt"):
         files = sorted(folder.glob(pattern))
         if len(files) > 1:
             raise ValueError(
@@ -139,44 +140,13 @@ def _published_file(model: str, network: Any, cache: str | Path | None, download
         )
     if config.get("hf_hub_id"):
         named = config.get("hf_hub_filename")
-        return _hub_file(config["hf_hub_id"], (named,) if named else _HUB_FILES, model, download)
+        return hub_file(config["hf_hub_id"], (named,) if named else WEIGHTS, model, cache, download)
     if not config.get("url"):
         raise ValueError(f"model={model!r}: timm knows of no weights for it; {_BY_HAND}")
     file = Wanted(config["url"], cache_folder(cache) / "timm" / model / config["url"].rsplit("/", 1)[1])
     fetch_all(f"model={model!r}", [file], _BY_HAND, download=download)
     compare_with_first_use(file)
     return file.target
-
-
-def _hub_file(repository: str, names: tuple[str, ...], model: str, download: bool) -> Path:
-    """The first of ``names`` that a repository of the Hugging Face hub has, from the hub's own cache if it is there."""
-    from huggingface_hub import constants, hf_hub_download
-    from huggingface_hub.utils import EntryNotFoundError
-
-    name, _, revision = repository.partition("@")
-
-    def get(file: str, **how: Any) -> Path | None:
-        try:
-            return Path(hf_hub_download(name, file, revision=revision or None, **how))
-        except EntryNotFoundError:  # not in the repository, or not in the cache
-            return None
-        except Exception as error:  # the hub's library raises a great many kinds
-            raise DownloadError(f"model={model!r}: {url} could not be downloaded ({error}); {_BY_HAND}") from error
-
-    url = f"{constants.ENDPOINT}/{name}/resolve/{revision or 'main'}/{names[0]}"
-    cached = next((found for file in names if (found := get(file, local_files_only=True))), None)
-    if cached:
-        return cached
-    if not download:
-        reason: str | None = "download=false"
-    else:
-        reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else reachable(constants.ENDPOINT)
-    if reason:
-        raise DownloadError(f"model={model!r}: {url} is not in the hub's cache and out of reach ({reason}); {_BY_HAND}")
-    found = next((found for file in names if (found := get(file))), None)
-    if not found:
-        raise ValueError(f"model={model!r}: {name} has none of the files {', '.join(names)}")
-    return found
 
 
 def _load(network: Any, file: Path, model: str, trust_checkpoint: bool, prefix: str | None) -> None:

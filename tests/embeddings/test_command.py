@@ -73,9 +73,29 @@ def test_a_checkpoint_through_every_leaf_and_a_local_timm_file(resnet, cifar, ca
         source("embedding=simclr", "embedding.source=web").load()
 
 
-def test_published_and_files_do_not_import_torch():
-    code = "import sys, asbc, asbc.embeddings.sources; sys.exit('torch' in sys.modules or 'lightning' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+WITHOUT_TORCH = """
+import sys, asbc
+from asbc.embeddings.sources import EncoderSource
+for encoder, source, model in (("mocov2", "lightly", None), ("dino_vits16", "timm", "vit_small_patch16_224.dino")):
+    try:
+        EncoderSource(encoder, source, model=model).load()
+    except OSError as error:
+        print(error)
+sys.exit("torch" in sys.modules or "lightning" in sys.modules)
+"""
+
+
+def test_what_is_missing_is_told_before_torch_is_imported(tmp_path):
+    """Which alone would take most of the seconds in which it is to be told; published and files need it never."""
+    gone = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy")}
+    env = {**os.environ, **gone, "ASBC_CACHE": str(tmp_path), "HF_HOME": str(tmp_path / "hf")}
+    run = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    lightly, vit = run.stdout.split("dino_vits16 on cifar100: ")
+    assert all(said.count("put it at ") == 2 and "Or do without: " in said for said in (lightly, vit))
+    name = "timm/vit_small_patch16_224.dino"
+    assert f"see https://huggingface.co/{name}/blob/main/model.safetensors" in vit
+    assert f"put it at {tmp_path}/hub/{name}/model.safetensors" in vit
 
 
 def test_list(cache, tmp_path, rng):

@@ -6,6 +6,7 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 from torchvision.transforms import v2
 
+from asbc.embeddings import cifar as cifars
 from asbc.embeddings.datamodule import EmbeddingDataModule
 from asbc.embeddings.download import DownloadError
 
@@ -134,12 +135,20 @@ def test_a_data_sets_own_transform_is_part_of_its_content(cifar, tmp_path):
         assert hashes(make) == hashes(make)
 
 
+@pytest.mark.parametrize("name", cifars.CIFAR)
+def test_the_archives_are_those_of_torchvision(name, tmp_path):
+    kind, known = cifars.cifar_class(name), cifars.ARCHIVES[name]
+    assert (known.url, known.md5, known.folder) == (kind.url, kind.tgz_md5, kind.base_folder)
+    assert cifars.cifar_archive(name, tmp_path).target == tmp_path / kind.filename
+
+
 def test_cifar_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(
         DownloadError, match=r"(?s)cifar100: 1 file is missing .*download=false.*cifar-100-python\.tar\.gz"
     ):
         ready("cifar100", root=tmp_path, download=False)
-    monkeypatch.setattr(torchvision.datasets.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
+    nowhere = cifars.ARCHIVES["cifar10"]._replace(url="http://127.0.0.1:9/cifar-10-python.tar.gz")
+    monkeypatch.setitem(cifars.ARCHIVES, "cifar10", nowhere)
     with pytest.raises(DownloadError, match=r"(?s)refused.*http://127.*170\.5 MB, MD5 hash c58f.*put it at .*tar\.gz"):
         ready("cifar10", root=tmp_path)
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"half")
