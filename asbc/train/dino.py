@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from lightly.loss import DINOLoss
@@ -52,7 +52,7 @@ class DINO(MomentumMethod):
     True
     """
 
-    smallest_batch: ClassVar[int] = 1
+    smallest_batch = 1
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class DINO(MomentumMethod):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if batch_norm:  # of the head, which has nothing to compare a single image with
+            self.smallest_batch = 2
         self.head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm, frozen_epochs)
         # Made anew and filled, for torch cannot copy a layer with weight norm.
         self.momentum_head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm)

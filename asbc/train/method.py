@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import lightning
 import torch
@@ -110,7 +110,7 @@ class Method(lightning.LightningModule, ABC):
     0.0
     """
 
-    smallest_batch: ClassVar[int] = 2  # images per device that the loss needs
+    smallest_batch: int = 2  # images per device that the loss needs
 
     def __init__(self, backbone: nn.Module, features: int, recipe: Recipe, images_per_step: int = 256) -> None:
         super().__init__()

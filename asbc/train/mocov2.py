@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from lightly.loss import NTXentLoss
@@ -42,7 +42,7 @@ class MoCoV2(MomentumMethod):
     True
     """
 
-    smallest_batch: ClassVar[int] = 1
+    smallest_batch = 1
 
     def __init__(
         self, *, hidden: int = 2048, out: int = 256, temperature: float = 0.2, queue: int = 32768, **kwargs: Any
