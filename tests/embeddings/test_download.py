@@ -174,7 +174,7 @@ def test_more_than_the_size_that_is_expected(server, tmp_path):
 
 
 def test_no_network(tmp_path):
-    with pytest.raises(DownloadError, match="refused|no answer"):
+    with pytest.raises(DownloadError, match=r"refused|no answer"):
         fetch("http://127.0.0.1:9/file.npy", tmp_path / "file.npy", SHA1, patience=2, pause=0.001)
 
 
