@@ -2,14 +2,15 @@
 
     python experiments/benchmark_peers.py              3,000, 20,000 and 100,000 vectors of 384 numbers
     python experiments/benchmark_peers.py --full       also 1,000,000
-    python experiments/benchmark_peers.py --sizes 3000 --rounds 9
+    python experiments/benchmark_peers.py --sizes 20000 --columns 512 --lines "product|exact|flat" --rounds 9
 
 Every contestant has a process of its own, which loads the same vectors and warms up. Then they take turns, one run each
 in every round, so that whatever else the machine does falls on all of them; a line of the table shows the median over
 rounds of the ratio to the line that it is compared with, and the least and largest ratio. An index is built anew in
 every run. Approximate searches are tuned to a recall beforehand, untimed, except ours, whose tuning is part of what is
-timed. Results go to benchmark_peers.json, the plot of time against recall to the folder of --output, and the table of
-docs/scale.md comes from the JSON (--docs docs/scale.md).
+timed. Results go to benchmark_peers.json, where the lines that were run take the place of earlier ones and others stay;
+the plot of time against recall goes to the folder of --output, and the table of docs/scale.md comes from the JSON
+(--docs docs/scale.md).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ from rich.table import Table
 K = 30
 SAMPLE = 1000  # nodes that recall is measured on
 TARGETS = (0.90, 0.95, 0.98, 0.99)
-BEGIN, END = "<!-- peers: made by experiments/benchmark_peers.py --docs -->", "<!-- end of peers -->"
+MARKS = "<!-- peers: made by experiments/benchmark_peers.py --docs -->", "<!-- end of peers -->"
 console = Console(width=150)
 
 
@@ -83,28 +85,39 @@ def sklearn_search(X):
     return lambda: NearestNeighbors(n_neighbors=K, algorithm="brute").fit(X).kneighbors(return_distance=False)
 
 
-def faiss_search(X, kind, breadth=None):
+def faiss_index(X, kind):
     import faiss
 
     n, d = X.shape
     faiss.omp_set_num_threads(os.cpu_count())
+    if kind == "flat":
+        index = faiss.IndexFlatL2(d)
+    elif kind == "hnsw":
+        index = faiss.IndexHNSWFlat(d, 32)
+        index.hnsw.efConstruction = 100
+    else:
+        lists = int(2 ** round(np.log2(2 * np.sqrt(n))))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(d), d, lists)
+        index.cp.min_points_per_centroid = 1
+        index.cp.max_points_per_centroid = 32
+        index.cp.niter = 8
+        index.train(X)
+    index.add(X)
+    return index
 
+
+def set_breadth(index, kind, breadth):
+    """How far a search looks: lists of an inverted file, candidates of a small-world graph."""
+    if kind == "ivf":
+        index.nprobe = breadth
+    elif kind == "hnsw":
+        index.hnsw.efSearch = breadth
+
+
+def faiss_search(X, kind, breadth=None):
     def run():
-        if kind == "flat":
-            index = faiss.IndexFlatL2(d)
-        elif kind == "hnsw":
-            index = faiss.IndexHNSWFlat(d, 32)
-            index.hnsw.efConstruction = 100
-            index.hnsw.efSearch = breadth
-        else:
-            lists = int(2 ** round(np.log2(2 * np.sqrt(n))))
-            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(d), d, lists)
-            index.cp.min_points_per_centroid = 1
-            index.cp.max_points_per_centroid = 32
-            index.cp.niter = 8
-            index.train(X)
-            index.nprobe = breadth
-        index.add(X)
+        index = faiss_index(X, kind)
+        set_breadth(index, kind, breadth)
         return index.search(X, K + 1)[1]
 
     return run
@@ -151,23 +164,34 @@ def contestants(n):
 # --- one contestant's process -----------------------------------------------------------------------------------------
 
 
-def recall_of(found, sample, exact):
-    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(found[sample], exact, strict=True)]) / K)
+def recall_of(found, exact):
+    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, exact, strict=True)]) / K)
 
 
 def tuned(X, kind, target, sample, exact):
     """The least breadth in a ladder at which faiss reaches the recall on the sample; untimed."""
+    index = faiss_index(X, kind)
     breadth = 1 if kind == "ivf" else 32
-    while breadth < 4096 and recall_of(faiss_search(X, kind, breadth)(), sample, exact) < target:
-        breadth = max(breadth + 1, int(breadth * 1.3))
+    while breadth < 4096:
+        set_breadth(index, kind, breadth)
+        if recall_of(index.search(X[sample], K + 1)[1], exact) >= target:
+            break
+        breadth = max(breadth + 1, int(breadth * 1.1))
     return breadth
+
+
+def umap_neighbors(X):
+    """The neighbours that UMAP's graph is made of, found once more, for their recall."""
+    from umap.umap_ import nearest_neighbors
+
+    return nearest_neighbors(X, K + 1, "euclidean", {}, False, np.random.RandomState(0))[0]
 
 
 def work(number: int, folder: Path) -> None:
     """Answer "run" with the seconds of one run and "recall" with the recall of the last one, until there is no more."""
     warnings.simplefilter("ignore")
     X = np.load(folder / "vectors.npy")
-    _, group, _, (make, options) = contestants(len(X))[number]
+    make, options = contestants(len(X))[number][3]
     sample, exact = np.load(folder / "sample.npy"), np.load(folder / "exact.npy")
     if "target" in options:
         target = options.pop("target")
@@ -183,8 +207,10 @@ def work(number: int, folder: Path) -> None:
             found = run()
             answer = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
         else:
-            known = group == "search" and isinstance(found, np.ndarray)
-            answer = {"recall": recall_of(found, sample, exact) if known else None}
+            if options.get("name", "").startswith("UMAP"):
+                found = umap_neighbors(X)
+            known = isinstance(found, np.ndarray)
+            answer = {"recall": recall_of(found[sample], exact) if known else None}
         print(json.dumps(answer), flush=True)
 
 
@@ -207,21 +233,25 @@ class Contestant:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
-def compete(n, data, rounds):
-    """Rows of the table for n vectors of one kind."""
+def compete(n, d, data, rounds, lines=""):
+    """Rows of the table for n vectors of one kind, of d columns; `lines` is a pattern that their names match."""
     import asbc
 
-    rows = contestants(n)
+    everything = contestants(n)
+    numbers = [number for number, row in enumerate(everything) if re.search(lines, row[0])]
+    rows = [everything[number] for number in numbers]
+    if not rows:
+        return []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        X = VECTORS[data](n)
+        X = VECTORS[data](n, d)
         sample = np.sort(np.random.default_rng(1).choice(n, min(n, SAMPLE), replace=False))
         near = asbc.search_neighbors(X, K + 1, queries=X[sample]).indices
         exact = np.array([row[row != node][:K] for row, node in zip(near, sample, strict=True)])
         for name, array in (("vectors", X), ("sample", sample), ("exact", exact)):
             np.save(folder / f"{name}.npy", array)
         del X, near
-        everyone = [Contestant(number, folder) for number in range(len(rows))]
+        everyone = [Contestant(number, folder) for number in numbers]
         runs = [[one.ask("run") for one in everyone] for _ in range(rounds)]
         recalls = [one.ask("recall")["recall"] for one in everyone]
         for one in everyone:
@@ -229,13 +259,20 @@ def compete(n, data, rounds):
     names = [row[0] for row in rows]
     results = []
     for number, (name, group, other, _) in enumerate(rows):
-        line = {"n": n, "data": data, "group": group, "name": name, "recall": recalls[number], "against": other}
+        line = {"n": n, "d": d, "data": data, "group": group, "name": name, "recall": recalls[number], "against": other}
         for unit_ in ("seconds", "cpu"):
             line[unit_] = [turn[number][unit_] for turn in runs]
             if other in names:
                 line[f"{unit_}_ratio"] = [turn[number][unit_] / turn[names.index(other)][unit_] for turn in runs]
-        results.append({**line, "settings": everyone[number].settings})
+        results.append({**line, "settings": everyone[number].settings, "load": os.getloadavg()[0]})
     return results
+
+
+def merged(before, now):
+    """All lines, those of this run in place of earlier ones of the same name, in order of size and kind of vectors."""
+    place = {name: number for number, name in enumerate(row[0] for row in [*contestants(20_000), *contestants(10**6)])}
+    lines = {(x["n"], x["d"], list(VECTORS).index(x["data"]), place[x["name"]]): x for x in [*before, *now]}
+    return [lines[key] for key in sorted(lines)]
 
 
 def ratio(line, kind="seconds"):
@@ -250,7 +287,7 @@ HEADER = ("nodes", "vectors", "what", "seconds", "CPU s", "recall", "time / that
 def cells(line):
     recall = "" if line["recall"] is None else f"{line['recall']:.3f}"
     return (
-        f"{line['n']:,}",
+        f"{line['n']:,} x {line['d']}",
         line["data"],
         f"{line['group']}: {line['name']}",
         f"{np.median(line['seconds']):.3g}",
@@ -269,14 +306,24 @@ def as_markdown(results):
 
 def write_docs(results, page: Path) -> None:
     """Put the table between its two marks in the page."""
-    text = page.read_text()
-    before, rest = text.split(BEGIN)
-    machine = results["machine"]
+    rounds = sorted({len(line["seconds"]) for line in results["lines"]})
     told = (
-        f"Medians of {results['rounds']} rounds on {machine['cores']} cores, load {machine['load']:.1f} at the start; "
-        "a ratio above 1 is slower than the line that it is compared with, its range over rounds in brackets."
+        f"Medians of {' to '.join(map(str, rounds))} rounds on {results['cores']} cores; a ratio above 1 is slower "
+        "than the line that it is compared with, its range over rounds in brackets."
     )
-    page.write_text(f"{before}{BEGIN}\n\n{told}\n\n{as_markdown(results)}\n\n{END}{rest.split(END)[1]}")
+    put_between(page, MARKS, f"{told}\n\n{as_markdown(results)}")
+
+
+def put_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what stands between two marks of a page."""
+    before, rest = page.read_text().split(marks[0])
+    write_whole(page, f"{before}{marks[0]}\n\n{text}\n\n{marks[1]}{rest.split(marks[1])[1]}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 def draw(results, folder: Path) -> None:
@@ -309,6 +356,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="1,000,000 vectors too")
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of vectors in place of the usual ones")
+    parser.add_argument("--columns", type=int, default=384)
+    parser.add_argument("--data", choices=VECTORS, nargs="+", default=list(VECTORS))
+    parser.add_argument("--lines", default="", help="a regular expression: only lines whose names match it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=Path("benchmark_peers.json"))
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmark_peers"), help="folder of the plot")
@@ -323,13 +373,13 @@ def main() -> None:
         write_docs(json.loads(args.json.read_text()), args.docs)
         return
     args.output.mkdir(parents=True, exist_ok=True)
-    results = {"rounds": args.rounds, "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0]}, "lines": []}
+    before = json.loads(args.json.read_text())["lines"] if args.json.is_file() else []
+    results = {"cores": os.cpu_count(), "lines": before}
     for n in args.sizes or [3_000, 20_000, 100_000, *([1_000_000] if args.full else [])]:
-        for data in VECTORS:
-            results["lines"] += compete(n, data, args.rounds)
-            temporary = args.json.with_suffix(".tmp")
-            temporary.write_text(json.dumps(results, indent=1) + "\n")
-            os.replace(temporary, args.json)
+        for data in args.data:
+            now = compete(n, args.columns, data, args.rounds, args.lines)
+            results["lines"] = merged(results["lines"], now)
+            write_whole(args.json, json.dumps(results, indent=1) + "\n")
     table = Table(title=f"Beside others, k = {K}")
     for column in HEADER:
         table.add_column(column, justify="right" if column in ("nodes", "seconds", "CPU s", "recall") else "left")

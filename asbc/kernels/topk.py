@@ -80,6 +80,30 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, values, ids, li
                     name = mine
 
 
+# Sums may be taken in any order here: they run in double precision, and only their rounding to single matters.
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def measure_from(center, X, rows, out, half):
+    """Some rows of X as they are seen from a point, and half their squared lengths.
+
+    Parameters
+    ----------
+    center : (d,) float32
+    X : (n, d) float32 or float64
+    rows : (m,) int64
+    out : (m, d) float32, half : (m,) float32
+        Written to.
+    """
+    for i in range(len(rows)):
+        source = X[rows[i]]
+        target = out[i]
+        for t in range(len(center)):
+            target[t] = source[t] - center[t]
+        total = 0.0
+        for t in range(len(center)):
+            total += np.float64(target[t]) * np.float64(target[t])
+        half[i] = 0.5 * total
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _settle(first, last, squared, ids, own, bound, wanted, indices, distances, certain):
     for i in range(first, last):
@@ -124,8 +148,9 @@ def settle(squared, ids, own, bound, wanted, k):
     Returns
     -------
     indices : (m, k) int64, distances : (m, k) float64, certain : (m,) bool
+        -1 and infinity where there are fewer than k candidates.
     """
     m = len(ids)
-    indices, distances, certain = np.empty((m, k), np.int64), np.empty((m, k)), np.empty(m, np.bool_)
+    indices, distances, certain = np.full((m, k), -1, np.int64), np.full((m, k), np.inf), np.empty(m, np.bool_)
     share_out(_settle, m, squared, ids, own, bound, wanted, indices, distances, certain)
     return indices, distances, certain

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.lanes import ABREAST
-from asbc.kernels.topk import keep_nearest
+from asbc.kernels.topk import keep_nearest, measure_from
 from asbc.neighbors.exact import Ids, largest_offset, search_exactly
 from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths
 from asbc.validation import Floats, as_vectors
@@ -20,8 +20,10 @@ from asbc.validation import Floats, as_vectors
 SPARE = 8  # candidates per row kept beyond those wanted: in single precision the last few may be the wrong ones
 SUMMED_ROWS = 4096  # rows that are added up together in k-means: few enough to stay in the cache
 DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
-TRAINING_ROWS_PER_LIST = 32  # rows of the sample that k-means sees, per list that it is to find
-KMEANS_ROUNDS = 5  # few are enough: the lists need to be about equally long, not the best possible
+# Rows of the sample that k-means sees, per list that it is to find, and its rounds. More of either cost time, and the
+# lists that a recall takes hold as many rows with 32 rows and 5 rounds.
+TRAINING_ROWS_PER_LIST = 16
+KMEANS_ROUNDS = 3
 RESIDUAL_ROWS = 4096  # rows whose residuals are worked out together
 
 
@@ -194,6 +196,7 @@ class InvertedLists:
         ends = np.searchsorted(asked[order], np.arange(len(self.starts)))
         asking_all = some[order // lists.shape[1]]
         tile, limits = np.empty(TILE * TILE, np.float32), np.empty(TILE, np.float32)
+        seen, seen_half = np.empty((TILE, vectors.shape[1]), np.float32), np.empty(TILE, np.float32)
         for number in np.flatnonzero(np.diff(ends)).tolist():
             asking = asking_all[ends[number] : ends[number + 1]]
             stored = self._list(number)
@@ -204,9 +207,8 @@ class InvertedLists:
             for first in range(0, len(asking), TILE):
                 here = asking[first : first + TILE]
                 # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
-                query = vectors[here]
-                query = np.subtract(query, self.centroids[number], out=query).astype(np.float32, copy=False)
-                own_half = 0.5 * squared_lengths(query)
+                query, own_half = seen[: len(here)], seen_half[: len(here)]
+                measure_from(self.centroids[number], vectors, here, query, own_half)
                 for start in range(0, len(stored), TILE):
                     part = stored[start : start + TILE]
                     part_half = half[start : start + TILE]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from asbc.neighbors.exact import Ids, exact_distances
 from asbc.validation import Floats
 
-SAMPLE_NODES = 1000  # nodes that recall is measured on, unless another number is asked for
+FEWEST_NODES, MOST_NODES = 500, 1000  # nodes that recall is measured on: one of 200, within these limits
 LEAST_RECALL = 0.9  # share of the neighbours found; where it is less, and none was asked for, there is a warning
 
 
@@ -79,7 +79,7 @@ def measure_recall(
     *,
     among_rows: bool,
     seed: int,
-    sample: int = SAMPLE_NODES,
+    sample: int | None = None,
 ) -> Recall:
     """Compare what a search has found with exact search, on nodes drawn by `seed`.
 
@@ -97,15 +97,16 @@ def measure_recall(
         Whether `source` is X itself, so that a node is not its own neighbour.
     seed : int
         Draws the sample.
-    sample : int, default=1000
-        Nodes to measure; all of them, if there are fewer.
+    sample : int or None, default=None
+        Nodes to measure; all of them, if there are fewer. None takes one of 200, from 500 to 1,000.
 
     Returns
     -------
     Recall
     """
     rng = np.random.default_rng([seed, len(source)])
-    nodes = np.sort(rng.choice(len(source), min(sample, len(source)), replace=False))
+    count = sample or max(FEWEST_NODES, min(MOST_NODES, len(source) // 200))
+    nodes = np.sort(rng.choice(len(source), min(count, len(source)), replace=False))
     vectors = np.ascontiguousarray(source[nodes])
     return recall_of(found(nodes), exact_distances(X, vectors, k, nodes if among_rows else None)[1])
 

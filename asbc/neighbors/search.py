@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.distances import listed_distances
+from asbc.kernels.topk import settle
 from asbc.neighbors.exact import Ids, exact_distances, search_exactly
 from asbc.neighbors.external import HNSW, Listed, nn_descent_candidates
 from asbc.neighbors.lists import KMEANS_ROUNDS, InvertedLists, train_centroids
 from asbc.neighbors.options import RECALL, check_recall, check_search
-from asbc.neighbors.recall import SAMPLE_NODES, measure_recall, warn_of_recall
+from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
@@ -64,8 +65,8 @@ def search_neighbors(
         how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes; where exact search would cost less than so
         many lists, it takes their place.
     **options : int
-        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample`` (1000), the nodes
-        that recall is measured on. ``"ivf"``: ``n_lists``, the inverted lists (about 2 sqrt(n)); and ``n_probe``, the
+        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample`` (one node of 200, from
+        500 to 1,000), the nodes that recall is measured on. ``"ivf"``: ``n_lists``, the inverted lists (about 2 sqrt(n)); and ``n_probe``, the
         lists that each node looks at. ``"hnsw"``: ``links`` (32) per node; ``ef_construction`` (100) and ``ef_search``,
         the candidates kept while building and while searching. ``"nn_descent"``: ``n_trees``, the trees that it starts
         from. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
@@ -122,7 +123,7 @@ def search_approximately(
     recall: float = RECALL,
     queries: Floats | None = None,
     seed: int = 0,
-    sample: int = SAMPLE_NODES,
+    sample: int | None = None,
     **options: int,
 ) -> Neighbors:
     """The approximate kinds of :func:`search_neighbors`, once X and the queries are checked.
@@ -133,7 +134,8 @@ def search_approximately(
     check_search(search, n, options)
     check_recall(recall)
     seed_number(seed)
-    whole_number(sample, "sample", 1)
+    if sample is not None:
+        whole_number(sample, "sample", 1)
     if queries is None:
         k = check_k(k, n)
     else:
@@ -220,14 +222,9 @@ def _decide(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64],
             raise ValueError(f"the index does not belong to X: it refers to rows beyond the {len(X)} there are.")
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         squared = listed_distances(X, np.ascontiguousarray(vectors), ids)
-    if own is not None:
-        taken = ids == own[:, None]
-        ids, squared = np.where(taken, -1, ids), np.where(taken, np.inf, squared)
-    order = np.lexsort((ids, squared))[:, :k]
-    ids = np.take_along_axis(ids, order, axis=1)
-    squared = np.take_along_axis(squared, order, axis=1)
-    short = np.arange(len(ids)) if ids.shape[1] < k else np.flatnonzero(ids.min(axis=1) < 0)
-    distances = np.sqrt(squared)
+    nobody = np.full(len(ids), -1)
+    ids, distances, _ = settle(squared, ids, nobody if own is None else own, np.full(len(ids), np.inf), 1, k)
+    short = np.flatnonzero(ids[:, -1] < 0)
     if len(short):
         found = exact_distances(X, np.ascontiguousarray(vectors[short]), k, None if own is None else own[short])
         if len(short) == len(ids):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asbc.kernels.lanes import ABREAST
-from asbc.kernels.topk import keep_nearest, settle
+from asbc.kernels.topk import keep_nearest, measure_from, settle
 
 KEPT = 13
 
@@ -80,3 +80,21 @@ def test_candidates_are_settled_by_distance_and_then_id():
     assert certain.tolist() == [True, False, False]
     found, _, certain = settle(squared, ids, np.full(3, -1), np.full(3, np.inf), 2, 2)
     assert found.tolist() == [[0, 3], [1, 4], [8, 6]] and certain.all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_measured_from_a_point(dtype):
+    rng = np.random.default_rng(2)
+    X, center = rng.normal(size=(20, 13)).astype(dtype), rng.normal(size=13).astype(np.float32)
+    rows = np.array([7, 0, 7, 19])
+    out, half = np.empty((4, 13), np.float32), np.empty(4, np.float32)
+    measure_from(center, X, rows, out, half)
+    wanted = (X[rows] - center).astype(np.float32)
+    assert np.array_equal(out, wanted)
+    np.testing.assert_allclose(half, 0.5 * (wanted.astype(float) ** 2).sum(axis=1), rtol=1e-7)
+
+
+def test_rows_with_too_few_candidates_end_in_none():
+    squared, ids = np.array([[np.inf, 1.0, 0.0], [np.inf, np.inf, 4.0]]), np.array([[-1, 6, 0], [-1, -1, 3]])
+    found, distances, _ = settle(squared, ids, np.array([0, -1]), np.full(2, np.inf), 1, 2)
+    assert found.tolist() == [[6, -1], [3, -1]] and distances.tolist() == [[1.0, np.inf], [2.0, np.inf]]

@@ -16,6 +16,6 @@ def test_recall_counts_equal_distances_as_found():
 
 def test_a_low_recall_is_told_with_the_options_that_raise_it():
     noise = np.random.default_rng(0).normal(size=(2000, 64))  # of high dimension, where lists are of little help
-    with pytest.warns(asbc.LowRecallWarning, match=r"recall is 0\.\d+, measured on 1000 nodes.*'n_probe': 2"):
+    with pytest.warns(asbc.LowRecallWarning, match=r"recall is 0\.\d+, measured on 500 nodes.*'n_probe': 2"):
         found = asbc.search_neighbors(noise, 10, search="ivf", n_probe=2)
     assert found.recall < 0.9

@@ -1,0 +1,142 @@
+"""Whether a recall that is asked for is reached, and never costs more than exact search.
+
+    python experiments/benchmark_recall.py
+    python experiments/benchmark_recall.py --vectors embeddings.npy --sizes 50000
+
+For vectors of several kinds, ``search="auto"`` and exact search take turns in one process; both are timed as a user
+calls them. Recall is counted on all nodes. A target counts as reached if the 95% interval of the search's own estimate,
+which it takes on a sample of nodes, goes up to it. Results go to benchmark_recall.json, and the table of docs/scale.md
+comes from there (--docs docs/scale.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from benchmark_peers import put_between, text_like, write_whole
+from make_mixture import make_mixture
+from rich.console import Console
+from rich.table import Table
+
+import asbc
+
+K = 30
+TARGETS = (0.90, 0.95, 0.98, 0.99)
+COLUMNS = 384
+MARKS = "<!-- recall: made by experiments/benchmark_recall.py --docs -->", "<!-- end of recall -->"
+HEADER = ("nodes", "vectors", "asked", "found by", "recall, all nodes", "its estimate", "reached", "time / exact")
+
+
+def overlapping(n):
+    """Curved pieces that overlap, with noise in all columns."""
+    return make_mixture(n, COLUMNS, n_pieces=100, noise=1.2, spacing=0.1)[0]
+
+
+def pieces(n):
+    return make_mixture(n, COLUMNS)[0]
+
+
+def noise(n):
+    return np.random.default_rng(0).uniform(size=(n, COLUMNS)).astype(np.float32)
+
+
+MADE = {"curved pieces": pieces, "text-like": text_like, "overlapping clusters": overlapping, "uniform noise": noise}
+
+
+def timed(call):
+    start = time.perf_counter()
+    found = call()
+    return found, time.perf_counter() - start
+
+
+def measure(name, X, rounds):
+    """One row for each recall asked for."""
+    exact = asbc.search_neighbors(X, K)
+    farthest = exact.distances[:, -1:]
+    rows = []
+    for target in TARGETS:
+        turns = []
+        for _ in range(rounds):
+            found, ours = timed(lambda target=target: asbc.search_neighbors(X, K, search="auto", recall=target))
+            _, plain = timed(lambda: asbc.search_neighbors(X, K))
+            turns.append((ours, plain))
+        hits = (found.distances <= farthest).mean(axis=1)
+        lists = found.recall is not None
+        sample = 1000  # nodes that the search measures its recall on
+        error = 1.96 * float(hits.std(ddof=1)) / np.sqrt(sample)
+        estimate = found.recall if lists else 1.0
+        rows.append(
+            {
+                "n": len(X),
+                "d": X.shape[1],
+                "data": name,
+                "target": target,
+                "search": "lists" if lists else "exact",
+                "recall": float(hits.mean()),
+                "estimate": estimate,
+                "half_width": error,
+                "reached": bool(estimate + error >= target),
+                "seconds": [turn[0] for turn in turns],
+                "exact_seconds": [turn[1] for turn in turns],
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def cells(row):
+    ratios = np.array(row["seconds"]) / row["exact_seconds"]
+    estimate = f"{row['estimate']:.4f} ± {row['half_width']:.4f}" if row["search"] == "lists" else ""
+    return (
+        f"{row['n']:,} x {row['d']}",
+        row["data"],
+        f"{row['target']:.2f}",
+        row["search"],
+        f"{row['recall']:.4f}",
+        estimate,
+        "yes" if row["reached"] else "no",
+        f"{np.median(ratios):.2f} [{ratios.min():.2f}, {ratios.max():.2f}]",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[30_000, 60_000])
+    parser.add_argument("--kinds", choices=MADE, nargs="*", default=list(MADE))
+    parser.add_argument("--vectors", type=Path, nargs="*", default=[], help=".npy files of your own; all their rows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=Path("benchmark_recall.json"))
+    parser.add_argument("--docs", type=Path, help="a page whose table is made anew from the JSON; nothing is measured")
+    args = parser.parse_args()
+    rows = {}
+    if args.json.is_file():
+        rows = {(x["data"], x["n"], x["target"]): x for x in json.loads(args.json.read_text())}
+    if args.docs:
+        lines = ["| " + " | ".join(HEADER) + " |", "| ---: | --- | ---: | --- | ---: | --- | --- | --- |"]
+        put_between(
+            args.docs, MARKS, "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
+        )
+        return
+    warnings.simplefilter("ignore", asbc.LowRecallWarning)
+    asbc.search_neighbors(text_like(2000), K, search="ivf")  # compiles
+    sets = [(path.stem, lambda path=path: asbc.normalize(np.load(path))) for path in args.vectors]
+    sets += [(name, lambda name=name, n=n: MADE[name](n)) for name in args.kinds for n in args.sizes]
+    for name, make in sets:
+        for row in measure(name, make(), args.rounds):
+            rows[row["data"], row["n"], row["target"]] = row
+        write_whole(args.json, json.dumps(list(rows.values()), indent=1) + "\n")
+    table = Table(title=f"Recall asked for and found, k = {K}")
+    for column in HEADER:
+        table.add_column(column)
+    for row in rows.values():
+        table.add_row(*cells(row))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
