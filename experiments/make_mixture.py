@@ -57,19 +57,28 @@ def make_mixture(
     return np.concatenate([g[0] for g in groups])[:n], np.concatenate([g[1] for g in groups])[:n]
 
 
-def write_mixture(path: Path, n: int, d: int = 384, *, n_pieces: int = 200, noise: float = 0.02, seed: int = 0) -> None:
+def write_mixture(
+    path: Path,
+    n: int,
+    d: int = 384,
+    *,
+    n_pieces: int = 200,
+    noise: float = 0.02,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> None:
     """The same rows to ``path`` (.npy) and labels to ``<name>_labels.npy``, a group at a time."""
     pieces = make_pieces(d, n_pieces, seed)
     labels_path = path.with_name(path.stem + "_labels.npy")
     temporary = path.with_name(path.name + ".part")
     labels = np.empty(n, np.int32)
     with open(temporary, "wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (n, d)}
+        header = {"descr": np.dtype(dtype).newbyteorder("<").str, "fortran_order": False, "shape": (n, d)}
         np.lib.format.write_array_header_1_0(file, header)
         for start in range(0, n, GROUP):
             rows, own = make_group(pieces, d, start // GROUP, seed, noise)
             stop = min(start + GROUP, n)
-            file.write(rows[: stop - start].tobytes())
+            file.write(rows[: stop - start].astype(dtype).tobytes())
             labels[start:stop] = own[: stop - start]
     np.save(labels_path, labels)
     temporary.replace(path)
@@ -83,9 +92,11 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, default=200, help="curved pieces (default: %(default)s)")
     parser.add_argument("--noise", type=float, default=0.02, help="length of the noise vector (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("float32", "float16"), default="float32")
     args = parser.parse_args()
-    write_mixture(args.path, args.n, args.d, n_pieces=args.pieces, noise=args.noise, seed=args.seed)
-    print(f"{args.path}: {args.n:,} x {args.d} float32")
+    settings = {"n_pieces": args.pieces, "noise": args.noise, "seed": args.seed, "dtype": args.dtype}
+    write_mixture(args.path, args.n, args.d, **settings)
+    print(f"{args.path}: {args.n:,} x {args.d} {args.dtype}")
 
 
 if __name__ == "__main__":

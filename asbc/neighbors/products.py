@@ -116,8 +116,8 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
 
     def multiply(left, first_row, first_column):
         if not hasattr(scratch, "tile"):
-            scratch.tile, scratch.limits = np.empty(size * size, values.dtype), np.empty(size, values.dtype)
-        own = left.vectors[first_row : min(first_row + size, m)]
+            scratch.tile, scratch.limits = np.empty(height * size, values.dtype), np.empty(size, values.dtype)
+        own = left.vectors[first_row : min(first_row + height, m)]
         other = rows.vectors[first_column : first_column + size]
         tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
         return np.matmul(own, other.T, out=tile)
@@ -130,7 +130,7 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
 
     threads = get_num_threads()
     if queries is None:
-        size = min(TILE, max(64, -(-n // (4 * threads * ABREAST)) * ABREAST))
+        height = size = min(TILE, max(64, -(-n // (4 * threads * ABREAST)) * ABREAST))
         blocks = -(-n // size)
         locks = [threading.Lock() for _ in range(blocks)]
 
@@ -144,10 +144,11 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
         on_threads([(i, i + apart) for apart in range(blocks) for i in range(blocks - apart)], pair)
     else:
         size = TILE
+        height = min(TILE, max(64, -(-m // threads)))  # few queries too are shared among all threads
 
         def strip(first_row):
             for first_column in range(0, n, size):
                 look(multiply(queries, first_row, first_column), queries, first_row, first_column, False)
 
-        on_threads(range(0, m, size), strip)
+        on_threads(range(0, m, height), strip)
     return values, ids

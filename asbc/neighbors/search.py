@@ -65,10 +65,11 @@ def search_neighbors(
         how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes; where exact search would cost less than so
         many lists, it takes their place.
     **options : int
-        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample`` (one node of 200, from
-        500 to 1,000), the nodes that recall is measured on. ``"ivf"``: ``n_lists``, the inverted lists (about 2 sqrt(n)); and ``n_probe``, the
-        lists that each node looks at. ``"hnsw"``: ``links`` (32) per node; ``ef_construction`` (100) and ``ef_search``,
-        the candidates kept while building and while searching. ``"nn_descent"``: ``n_trees``, the trees that it starts
+        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample``, the nodes that
+        recall is measured on (one of 200, from 500 to 1,000). ``"ivf"``: ``n_lists``, the inverted lists (about
+        2 sqrt(n)); and ``n_probe``, the lists that each node looks at. ``"hnsw"``: ``links`` (32) per node;
+        ``ef_construction`` (100) and ``ef_search``, the candidates kept while building and while searching.
+        ``"nn_descent"``: ``n_trees``, the trees that it starts
         from. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
 
     Returns
