@@ -3,16 +3,17 @@
     python experiments/benchmark_recall.py
     python experiments/benchmark_recall.py --vectors embeddings.npy --sizes 50000
 
-For vectors of several kinds, ``search="auto"`` and exact search take turns in one process; both are timed as a user
-calls them. Recall is counted on all nodes. A target counts as reached if the 95% interval of the search's own estimate,
-which it takes on a sample of nodes, goes up to it. Results go to benchmark_recall.json, and the table of docs/scale.md
-comes from there (--docs docs/scale.md).
+For vectors of several kinds, ``search="auto"`` and exact search take turns in one process; wall and CPU time are those
+of a whole call. Recall is counted on all nodes. A target counts as reached if the 95% interval of the search's own
+estimate, which it takes on a sample of nodes, goes up to it. Results go to benchmark_recall.json, and the table of
+docs/scale.md comes from there (--docs docs/scale.md).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import warnings
 from pathlib import Path
@@ -30,7 +31,17 @@ K = 30
 TARGETS = (0.90, 0.95, 0.98, 0.99)
 COLUMNS = 384
 MARKS = "<!-- recall: made by experiments/benchmark_recall.py --docs -->", "<!-- end of recall -->"
-HEADER = ("nodes", "vectors", "asked", "found by", "recall, all nodes", "its estimate", "reached", "time / exact")
+HEADER = (
+    "nodes",
+    "vectors",
+    "asked",
+    "found by",
+    "recall, all nodes",
+    "its estimate",
+    "reached",
+    "time / exact",
+    "CPU / exact",
+)
 
 
 def overlapping(n):
@@ -50,9 +61,10 @@ MADE = {"curved pieces": pieces, "text-like": text_like, "overlapping clusters":
 
 
 def timed(call):
-    start = time.perf_counter()
+    """What a call gives, and its seconds of wall and of CPU time."""
+    wall, cpu = time.perf_counter(), time.process_time()
     found = call()
-    return found, time.perf_counter() - start
+    return found, (time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def measure(name, X, rounds):
@@ -82,16 +94,24 @@ def measure(name, X, rounds):
                 "estimate": estimate,
                 "half_width": error,
                 "reached": bool(estimate + error >= target),
-                "seconds": [turn[0] for turn in turns],
-                "exact_seconds": [turn[1] for turn in turns],
+                "seconds": [turn[0][0] for turn in turns],
+                "cpu": [turn[0][1] for turn in turns],
+                "exact_seconds": [turn[1][0] for turn in turns],
+                "exact_cpu": [turn[1][1] for turn in turns],
+                "load": os.getloadavg()[0],
             }
         )
         print(rows[-1], flush=True)
     return rows
 
 
+def ratio(row, kind):
+    """Median, least and largest over rounds of what a search took, where exact search took 1."""
+    values = np.array(row[kind]) / row[f"exact_{kind}"]
+    return f"{np.median(values):.2f} [{values.min():.2f}, {values.max():.2f}]"
+
+
 def cells(row):
-    ratios = np.array(row["seconds"]) / row["exact_seconds"]
     estimate = f"{row['estimate']:.4f} ± {row['half_width']:.4f}" if row["search"] == "lists" else ""
     return (
         f"{row['n']:,} x {row['d']}",
@@ -101,7 +121,8 @@ def cells(row):
         f"{row['recall']:.4f}",
         estimate,
         "yes" if row["reached"] else "no",
-        f"{np.median(ratios):.2f} [{ratios.min():.2f}, {ratios.max():.2f}]",
+        ratio(row, "seconds"),
+        ratio(row, "cpu"),
     )
 
 
@@ -118,7 +139,7 @@ def main() -> None:
     if args.json.is_file():
         rows = {(x["data"], x["n"], x["target"]): x for x in json.loads(args.json.read_text())}
     if args.docs:
-        lines = ["| " + " | ".join(HEADER) + " |", "| ---: | --- | ---: | --- | ---: | --- | --- | --- |"]
+        lines = ["| " + " | ".join(HEADER) + " |", "| ---: | --- | ---: | --- | ---: | --- | --- | --- | --- |"]
         put_between(
             args.docs, MARKS, "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
         )
