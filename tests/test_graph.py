@@ -236,7 +236,7 @@ def test_read_only_memory_map(tmp_path, clouds):
         ),
         ({"k_cand": None}, ValueError, "k_cand must be a whole number of at least 8; got None"),
         ({"sharpen": "x"}, TypeError, "sharpen must be True or False; got 'x'"),
-        ({"random_state": -1}, ValueError, "random_state must be a whole number from 0 to 9223372036854775807; got -1"),
+        ({"random_state": -1}, ValueError, "random_state must be a whole number from 0 to .*None; got -1"),
         ({"k_min": 31, "weights": "gaussian"}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"k_min": 31}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
