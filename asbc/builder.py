@@ -149,7 +149,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
             Neighbours that you have found already, at least `k_cand` per node: as faiss, pynndescent or UMAP's
             ``precomputed_knn`` give them, or as ``KNeighborsTransformer(mode="distance")`` does. The node itself may be
             among them or not; rows need not be sorted; an id that comes twice counts once. Distances are worked out
-            anew from `X`, and those given must agree with them.
+            anew from `X`, and those given must agree with them; a :class:`Neighbors` is looked through in the same way.
 
         Returns
         -------

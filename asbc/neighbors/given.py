@@ -43,14 +43,19 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
             raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {given.n} nodes.")
         if given.k < k:
             raise ValueError(_too_few(f"it has {given.k} per node", k))
-        return given if given.k == k else given.head(k)
-    if sparse.issparse(given):
+        indices, distances = _from_arrays((given.indices, given.distances), len(X))
+    elif sparse.issparse(given):
         indices, distances = _from_matrix(given, len(X))
     else:
         indices, distances = _from_arrays(given, len(X))
     squared = listed_distances(X, X, indices)
     _check_distances(np.sqrt(squared), indices, distances, metric)
-    return _nearest(indices, squared, k)
+    found = _nearest(indices, squared, k)
+    if isinstance(given, Neighbors):
+        kept = given if given.k == k else given.head(k)
+        if np.array_equal(kept.indices, found.indices) and np.array_equal(kept.distances, found.distances):
+            return kept  # with whatever else it knows
+    return found
 
 
 def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
