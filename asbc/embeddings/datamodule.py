@@ -110,7 +110,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             with FileLock(self.root / f".{self.cifar}.lock"):
                 if not self.wanted():
                     return
-                instead = "embedding.root=<folder> names another place of the images, embedding.dataset other images."
+                instead = "root=<folder> names a place where the images are, and other images would do as well."
                 fetch_all(self.cifar, files, instead, download=self.download)
                 unpack_cifar(self.cifar, self.root)
 

@@ -90,12 +90,14 @@ def pretrain(config: DictConfig) -> Path:
     # The backbone is made first, so that one seed gives all methods the same random weights to begin with.
     torch.manual_seed(config.seed)
     backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
-    method = _made(encoder.method, _partial_=True)(
-        backbone=backbone,
-        features=feature_width(backbone),
-        recipe=_made(encoder.recipe),
-        images_per_step=images_per_step,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # which is lightly's to mend
+        method = _made(encoder.method, _partial_=True)(
+            backbone=backbone,
+            features=feature_width(backbone),
+            recipe=_made(encoder.recipe),
+            images_per_step=images_per_step,
+        )
     _check_batch(method, encoder.batch_size)
     write_args(folder, solo_args(config))
     checkpoint = latest(folder)
@@ -133,6 +135,7 @@ def pretrain(config: DictConfig) -> Path:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
             warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
+            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the probe's figures are of all devices already
             trainer.fit(method, datamodule=batches, ckpt_path=checkpoint)
     finally:
         if "wandb" in config.logger:
@@ -173,6 +176,9 @@ def solo_args(config: DictConfig) -> dict[str, Any]:
 def _check(config: DictConfig) -> None:
     """What can be told to be wrong before anything is read."""
     encoder = config.encoder
+    for name in config.data:
+        if OmegaConf.is_missing(config.data, name):
+            raise ValueError(f"data.{name}: wanted for data={config.data.name}, got none")
     if encoder.backbone.name not in RESNETS:
         raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: wanted is one of {', '.join(RESNETS)}")
     for name in ("batch_size", "epochs", "together"):

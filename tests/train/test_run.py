@@ -217,6 +217,7 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
         ("barlow", ["encoder.batch_size=1"], r"the loss of BarlowTwins compares images of a batch, 2 or more"),
         ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size must be a whole number of at least 1; got 0"),
         ("short/dino", ["encoder.batch_size=1"], r"the loss of DINO compares images of a batch, 2 or more"),
+        ("simclr", ["data.path=???"], r"data\.path: wanted for data=arrays, got none"),
         ("simclr", ["encoder.batch_size=64"], r"64 images make a step, and there are 40"),
         ("simclr", ["encoder.backbone.name=resnet12"], r"encoder\.backbone\.name=resnet12: wanted is one of resnet10,"),
         ("simclr", ["encoder.backbone.width=0"], "width must be a whole number of channels"),
