@@ -25,7 +25,7 @@ def run(config: DictConfig) -> None:
     except (MissingExtraError, ValueError, OSError) as error:
         said = str(error)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            said = f"{error.strerror} ({config.out}); with more space, the same command goes on from the last checkpoint"
+            said = f"{error.strerror} ({config.out}); with more space, the same command goes on where it was"
         context = HydraConfig.get()
         if context.mode != RunMode.MULTIRUN:
             sys.exit(f"asbc-pretrain: {said}")
