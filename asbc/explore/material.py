@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from asbc.embeddings.reading import read_labels, read_vectors
 from asbc.embeddings.sources import Clinc100
+from asbc.embeddings.store import read_entry_manifest
 from asbc.explore.thumbnails import find_images
 from asbc.outofcore.storage import read_graph_manifest
 
@@ -144,11 +144,8 @@ def relative_names(paths: Sequence[Path], folder: str | Path) -> list[str]:
 
 def _stored_name(folder: Path) -> str:
     """What a folder of asbc-embed holds, in words: its own name is a hash."""
-    try:
-        facts = json.loads((folder / "manifest.json").read_text())
-        return f"{facts['encoder']} of {facts['dataset']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return folder.resolve().name
+    facts = read_entry_manifest(folder)
+    return f"{facts['encoder']} of {facts['dataset']}"
 
 
 def _sample() -> tuple[NDArray[Any], NDArray[Any]]:

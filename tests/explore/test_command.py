@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from asbc.embeddings.store import Store
 from asbc.explore import command, findings
 from asbc.explore.material import read_material, read_texts
 from asbc.explore.thumbnails import find_images, make_thumbnails
@@ -72,6 +73,17 @@ def test_pictures_are_in_the_order_of_an_image_folder(tmp_path):
 def test_texts_are_lines_and_nothing_else(tmp_path):
     (tmp_path / "t.txt").write_bytes("one\r\ntwo\x0bstill two\nthree\u2028still three".encode())
     assert read_texts(tmp_path / "t.txt", 3) == ["one", "two\x0bstill two", "three\u2028still three"]
+
+
+def test_a_folder_of_asbc_embed_is_called_by_what_it_holds(made, tmp_path):
+    vectors, store = np.load(made / "vectors.npy"), Store(tmp_path)
+    draft = store.draft("hash")
+    draft.create(*vectors.shape, True)
+    draft.write(np.arange(120), vectors, np.arange(120) % 3)
+    draft.publish({"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
+    stored = read_material(store.find("hash"))
+    assert stored.name == "simclr of photos" and stored.graph is None
+    assert (stored.vectors == vectors).all() and (stored.labels == np.arange(120) % 3).all()
 
 
 def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
