@@ -134,8 +134,8 @@ def describe_parts(state: Mapping[str, Tensor]) -> str:
     """The prefixes of a file's weights, those of encoders first, for an error message."""
     networks = [repr(prefix) for prefix in encoder_prefixes(state)]
     parts = Counter(key.partition(".")[0] + "." if "." in key else key for key in state)
-    counted = [f"{part} ({count} entries)" for part, count in parts.items()]
-    return f"A ResNet or ViT lies under {', '.join(networks) or 'none'} of the parts {_some(counted, 12)}."
+    counted = [f"{_short(part)} ({count} entries)" for part, count in parts.items()]
+    return f"A ResNet or ViT lies under {', '.join(networks) or 'none'} of the parts {_listed(counted, 12)}."
 
 
 def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
@@ -162,8 +162,11 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> N
 
 
 def _some(names: Any, most: int = 8) -> str:
-    names = [_short(name) for name in names]
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return _listed([_short(name) for name in names], most)
+
+
+def _listed(words: list[str], most: int) -> str:
+    return ", ".join(words[:most]) + (", ..." if len(words) > most else "")
 
 
 def _short(name: str, most: int = 100) -> str:
