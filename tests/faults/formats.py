@@ -81,7 +81,7 @@ def train(folder):
     from asbc.train.run import pretrain
     from tests.train.small import config
 
-    return pretrain(config(folder, "encoder.epochs=1", "encoder.method.hidden=4", "encoder.method.out=4", "logger=[]"))
+    return pretrain(config(folder, "encoder.epochs=1", "encoder.method.hidden=4", "encoder.method.out=4"))
 
 
 def write_checkpoint(folder):
