@@ -9,7 +9,7 @@ help:
 	@echo "make demo       set up what experiments need, and compare graph methods on the bundled sample"
 	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
 	@echo "make test       the same with the whole test suite"
-	@echo "make faults     break builds, embeddings and sweeps in every way we know, and count what follows (hours)"
+	@echo "make faults     break builds, embeddings and sweeps in every way we know, and count what follows (takes long)"
 	@echo "make bench      time the library against plain NumPy/SciPy and other libraries, and print the ratios"
 	@echo "make notebooks  execute the notebooks anew"
 	@echo "make clean      remove the virtual environment and caches"
