@@ -18,6 +18,7 @@ from typing import Any
 import hydra
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -151,6 +152,45 @@ def closest_setting(key: str, arguments: list[str]) -> str | None:
     return f"there is no setting {key}; did you mean {close[0]}?" if close else None
 
 
+def settings_of_swept_groups(arguments: list[str]) -> list[str]:
+    """The command line of a sweep, such that ``embedding=simclr,byol embedding.source=lightly`` is understood.
+
+    Before a sweep Hydra applies settings to the group's default, here another embedding that has no `source`. So such
+    a setting is looked up in every leaf that is swept over, and handed on as one that may be new (``++``).
+    """
+    if not {"-m", "--multirun"} & set(arguments):
+        return arguments
+    parser, swept = OverridesParser.create(), {}
+    for argument in arguments:
+        if re.match(r"[\w/]+=", argument) and (conf_dir() / argument.partition("=")[0]).is_dir():
+            override = parser.parse_override(argument)
+            if override.is_sweep_override():  # over names, or over a pattern such as glob(*)
+                names = override.sweep_string_iterator() if override.is_choice_sweep() else ()
+                swept[override.key_or_group] = list(names)
+    found = []
+    for argument in arguments:
+        key = argument.partition("=")[0]
+        group = key.partition(".")[0]
+        if "." in key and group in swept:
+            for leaf in swept[group]:
+                _check_setting(key, f"{group}={leaf}")
+            argument = f"++{argument}"
+        found.append(argument)
+    return found
+
+
+def _check_setting(key: str, leaf: str) -> None:
+    """Raise if there is no such setting with a leaf, given as ``group=name``."""
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            there = list(_keys(OmegaConf.to_container(compose("config", overrides=[leaf]))))
+    except HydraException:
+        return  # a leaf of the user's own folder, or none at all, which Hydra says
+    if key not in there:
+        close = difflib.get_close_matches(key, there, 1)
+        raise ValueError(f"{leaf} has no setting {key}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
 def _keys(tree: Any, prefix: str = "") -> Iterator[str]:
     for key, value in tree.items():
         yield f"{prefix}{key}"
@@ -203,6 +243,10 @@ def start_one_of_several(command: list[str]) -> int:
 def main() -> None:
     """`asbc`: run one experiment; `asbc -m`: a sweep of them."""
     wrong = unknown_leaves(sys.argv[1:]) or missing_launcher(sys.argv[1:])
+    try:
+        sys.argv[1:] = settings_of_swept_groups(sys.argv[1:])
+    except ValueError as error:
+        wrong = str(error)
     if wrong:
         _say(f"asbc: {wrong}")
         sys.exit(1)

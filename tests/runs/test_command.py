@@ -114,6 +114,19 @@ def test_experiments_in_a_row_are_commands_of_their_own():
     assert cli.stages(["seed=1"]) == [["seed=1"]]
 
 
+def test_a_sweep_over_a_group_takes_settings_of_its_leaves():
+    swept = ["-m", "experiment=loo", "embedding=simclr,byol", "embedding.source=lightly", "k_cand=20"]
+    there = cli.settings_of_swept_groups(swept)
+    assert there == ["-m", "experiment=loo", "embedding=simclr,byol", "++embedding.source=lightly", "k_cand=20"]
+    alone = ["embedding=simclr", "embedding.source=lightly"]
+    assert cli.settings_of_swept_groups(["-m", *alone]) == ["-m", *alone]
+    assert cli.settings_of_swept_groups(["embedding=simclr,byol", *alone[1:]]) == ["embedding=simclr,byol", *alone[1:]]
+    with pytest.raises(ValueError, match=r"embedding=byol has no setting embedding\.sorce; did you mean .*\.source\?"):
+        cli.settings_of_swept_groups(["-m", "embedding=byol,clinc100", "embedding.sorce=lightly"])
+    with pytest.raises(ValueError, match=r"embedding=clinc100 has no setting embedding\.source"):
+        cli.settings_of_swept_groups(["-m", "embedding=byol,clinc100", "embedding.source=lightly"])
+
+
 def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
     done = run("asbc.runs.command", ["experiment=nosuch,loo", f"out={tmp_path}", *TINY])
     assert done.returncode == 1
