@@ -101,7 +101,7 @@ def test_no_flipped_bit_of_a_run_goes_unseen(whole, tmp_path, campaign, counted)
             else:
                 assert same(found, good), f"bit {bit} of {path} goes unseen"
                 followed["changed nothing that is read"] += 1
-        counted("a bit flipped", name, followed)
+        counted("a bit flipped", f"a run: {name}", followed)
 
 
 def same(found, good):
