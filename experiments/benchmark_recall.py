@@ -140,9 +140,13 @@ def main() -> None:
         rows = {(x["data"], x["n"], x["target"]): x for x in json.loads(args.json.read_text())}
     if args.docs:
         lines = ["| " + " | ".join(HEADER) + " |", "| ---: | --- | ---: | --- | ---: | --- | --- | --- | --- |"]
-        put_between(
-            args.docs, MARKS, "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
+        loads = [row["load"] for row in rows.values()]
+        told = (
+            f"The load of the machine was {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores. Above 2, other "
+            "programs ran beside, and CPU time tells more than time."
         )
+        table = "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
+        put_between(args.docs, MARKS, f"{told}\n\n{table}")
         return
     warnings.simplefilter("ignore", asbc.LowRecallWarning)
     asbc.search_neighbors(text_like(2000), K, search="ivf")  # compiles
