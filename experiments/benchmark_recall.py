@@ -142,8 +142,8 @@ def main() -> None:
         lines = ["| " + " | ".join(HEADER) + " |", "| ---: | --- | ---: | --- | ---: | --- | --- | --- | --- |"]
         loads = [row["load"] for row in rows.values()]
         told = (
-            f"The load of the machine was {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores. Above 2, other "
-            "programs ran beside, and CPU time tells more than time."
+            f"The load of the machine was {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores. Above 2, "
+            "other programs ran beside, and CPU time tells more than time."
         )
         table = "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
         put_between(args.docs, MARKS, f"{told}\n\n{table}")
