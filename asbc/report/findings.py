@@ -63,7 +63,8 @@ def find(subject: Subject, told: Told = lambda step: None, *, pdf: bool = False)
     tables: dict[str, Sequence[Table]] = {}
     figures: dict[str, tuple[Figure, Pictures]] = {}
     for name, part in subject.parts.items():
-        tables[name] = [make(part) for make in TABLES[name]] if name in TABLES else _plain(subject, name)
+        made = [make(part) for make in TABLES[name]] if name in TABLES else _plain(subject, name)
+        tables[name] = [table for table in made if len(table.header) > 1]  # names alone: nothing was scored
         figure = FIGURES[name](part) if name in FIGURES and drawable(subject, name) else None
         if figure is not None and figure.panels:
             figures[name] = figure, pictures(figure, pdf=pdf)

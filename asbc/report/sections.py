@@ -55,7 +55,8 @@ def answers_html(found: Findings) -> str:
         return out[0] + (
             "<p>These embeddings have no labels, so which graph votes, propagates or clusters best cannot be measured. "
             "What can be seen without labels is below: how the local kernels behave, how many directions there are, "
-            "and what the graphs are like.</p>"
+            "and what the graphs are like. <code>asbc-explore</code> shows the embeddings themselves: a map, outliers "
+            "and near-duplicates.</p>"
         )
     if not found.answers:
         return out[0] + "<p>Nothing that compares two graphs on a task has been run yet.</p>"
