@@ -2,7 +2,6 @@
 
 import os
 import sys
-import types
 
 import numpy as np
 import pandas as pd
@@ -166,9 +165,8 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
     assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELLED
     assert "x has no labels, and these evaluations need them: loo" in capfd.readouterr().out
-    codes = iter([0, command.UNLABELLED])
-    monkeypatch.setattr(command.subprocess, "run", lambda *a, **k: types.SimpleNamespace(returncode=next(codes)))
-    assert call(monkeypatch, "experiment=regimes,loo", *data) == 0
+    with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
+    assert call(monkeypatch, "experiment=regimes,loo", *with_sigma) == 0
     assert "Left out, since they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
 
 
