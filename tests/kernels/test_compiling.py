@@ -14,6 +14,7 @@ def compiled(module):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_one_line_on_a_terminal_and_no_garbage_collection_meanwhile(monkeypatch, capsys, terminal):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # with which a notebook would be told
     watch = Watch("asbc.kernels")
     watch.on_start(compiled("numba.np.arrayobj"))  # somebody else's
     watch.on_end(compiled("numba.np.arrayobj"))
