@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.floating]
 
@@ -39,7 +42,7 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     (n, d) array of float32 or float64
     """
     X = plain_array(X, name)
-    if X is None or sparse.issparse(X):
+    if X is None or _is_sparse(X):
         raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.dtype == object:
@@ -88,7 +91,7 @@ def real_array(values: Any, name: str) -> NDArray[np.float64]:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         array = np.array(None)
-    if array.dtype.kind not in "fiub" or sparse.issparse(values):
+    if array.dtype.kind not in "fiub" or _is_sparse(values):
         raise TypeError(f"{name} must be a number or an array of real numbers; got {_what(values)}.")
     return array.astype(np.float64, copy=False)
 
@@ -133,16 +136,24 @@ def class_numbers(codes: Any, n: int | None, name: str = "codes", *, least: int 
     return np.ascontiguousarray(array, np.int64)
 
 
+def _is_sparse(value: Any) -> bool:
+    """Whether this is a sparse matrix of SciPy; where its module was never imported, there is none."""
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(value))
+
+
 def square_graph(graph: Any, name: str = "graph") -> sparse.csr_array:
     """A graph as a CSR array (n, n) of real numbers, finite and at least 0."""
     graph = plain_array(graph, name)
     dense = isinstance(graph, np.ndarray) and graph.ndim == 2
-    if not (sparse.issparse(graph) or dense) or graph.dtype.kind not in "fiub":
+    if not (_is_sparse(graph) or dense) or graph.dtype.kind not in "fiub":
         raise TypeError(
             f"{name} must be a sparse matrix of real numbers, one row and column per node; got {_what(graph)}."
         )
     if len(graph.shape) != 2 or graph.shape[0] != graph.shape[1] or not graph.shape[0]:
         raise ValueError(f"{name} must be square and not empty; got shape {graph.shape}.")
+    from scipy import sparse
+
     found = sparse.csr_array(graph)
     if found.nnz and not (found.data.min() >= 0 and found.data.max() < np.inf):
         bad = int(np.flatnonzero(~(np.isfinite(found.data) & (found.data >= 0)))[0])
@@ -152,7 +163,7 @@ def square_graph(graph: Any, name: str = "graph") -> sparse.csr_array:
 
 
 def _what(value: Any) -> str:
-    if isinstance(value, np.ndarray) or sparse.issparse(value):
+    if isinstance(value, np.ndarray) or _is_sparse(value):
         return f"{type(value).__name__} of {value.dtype} and shape {value.shape}"
     text = repr(value)
     return text if len(text) <= 60 else f"{type(value).__name__}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 # The cells of a density: half a direction wide and high, so that those of several trials can be added up.
 CELL = 0.5
@@ -68,6 +67,8 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     r, d = r[usable], d[usable]
     if len(r) < 3:
         raise ValueError(f"at least 3 nodes with a finite rank and dimension are needed; got {len(r)}")
+    from scipy.stats import rankdata  # late: the report reads densities, and has no use for it
+
     spearman = _correlation(rankdata(r), rankdata(d))
     spread = d - d.mean()
     power = float(spread @ spread)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import wilcoxon
 
 from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.hits import unpack_hits
+from asbc.evaluate.signed_rank import signed_rank_p
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +167,7 @@ def compare(
     low, high = np.quantile(means, [tail, 1 - tail])
     close = np.isclose(x, y, rtol=0, atol=1e-12)
     changed = ~np.isclose(per_trial, 0, rtol=0, atol=1e-12)
-    p_value = float(wilcoxon(per_trial[changed]).pvalue) if changed.any() else 1.0
+    p_value = signed_rank_p(per_trial[changed]) if changed.any() else 1.0
     return Comparison(
         mean_a=float(x.mean()),
         mean_b=float(y.mean()),

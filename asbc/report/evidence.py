@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from asbc.evaluate.bootstrap import Bootstrap
 from asbc.report.parts import AXES, EXPERIMENTS, SCORED, Evidence, Part, Record, Subject
 from asbc.runs.identity import canonical
-from asbc.runs.results import ResultsError, collect, read_settings, runs
+from asbc.runs.results import ResultsError, collect, runs
+from asbc.runs.settings import read_settings, settings_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +154,7 @@ def _read(path: Path, status: dict[str, Any]) -> Record:
         missing = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"} - set(rows.columns)
         if missing:
             raise ResultsError(f"{path}: rows without {', '.join(sorted(missing))}; not what `asbc` writes")
-    return Record(str(status.get("run_id", path.name)), path, status, settings, rows)
+    return Record(str(status.get("run_id", path.name)), path, status, settings, rows, settings_text(path))
 
 
 def _parts(records: list[Record], bootstrap: Bootstrap) -> dict[str, Part]:

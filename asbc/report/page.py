@@ -136,10 +136,7 @@ def _runs(evidence: Evidence) -> str:
 
 
 def _settings(record: Record) -> str:
-    from omegaconf import OmegaConf
-
-    text = OmegaConf.to_yaml(OmegaConf.create(record.settings))
     return (
         f"<details><summary>{escape(record.experiment)} <code>{escape(record.id)}</code></summary>"
-        f"<pre>{escape(text)}</pre></details>"
+        f"<pre>{escape(record.text)}</pre></details>"
     )

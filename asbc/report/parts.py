@@ -52,6 +52,8 @@ class Record:
         The config that it was resolved to.
     rows : DataFrame or None
         Its rows so far; None where there are none yet.
+    text : str
+        The settings as they stand in its folder.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Record:
     status: dict[str, Any]
     settings: dict[str, Any]
     rows: pd.DataFrame | None
+    text: str = ""
 
     @property
     def experiment(self) -> str:

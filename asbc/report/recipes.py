@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
-from pydoc import locate
 from typing import Any
 
-from asbc.builder import GraphBuilder
 from asbc.report.parts import Record
+from asbc.report.signatures import parameters
 
 
 def recipe(record: Record, method: str) -> str | None:
@@ -63,7 +61,7 @@ def _by_builder(record: Record, node: Mapping[str, Any], weights: str, search: M
     imports = {"asbc"}
     if weights != "uniform" and bandwidth is not None:
         given.append(f"bandwidth={_call(bandwidth, imports)}")
-    given += _unusual(GraphBuilder, arguments, imports)
+    given += _unusual("asbc.GraphBuilder", arguments, imports)
     return _lines(imports, f"asbc.GraphBuilder({', '.join(given)}).fit_transform(X)")
 
 
@@ -84,17 +82,14 @@ def _lines(imports: set[str], built: str) -> str:
 def _call(node: Mapping[str, Any], imports: set[str], first: str | None = None) -> str:
     """A `_target_` with its parameters as Python, those at their defaults left out."""
     target = str(node["_target_"])
-    called = locate(target)
-    if called is None:
-        raise ImportError(target)
     room, _, name = target.rpartition(".")
     imports.add(room)
     options = {key: value for key, value in node.items() if not key.startswith("_")}
-    return f"{room}.{name}({', '.join(([first] if first else []) + _unusual(called, options, imports))})"
+    return f"{room}.{name}({', '.join(([first] if first else []) + _unusual(target, options, imports))})"
 
 
-def _unusual(called: Any, options: Mapping[str, Any], imports: set[str]) -> list[str]:
-    defaults = {key: p.default for key, p in inspect.signature(called).parameters.items()}
+def _unusual(target: str, options: Mapping[str, Any], imports: set[str]) -> list[str]:
+    defaults = parameters(target)
     return [
         f"{key}={_call(value, imports) if isinstance(value, Mapping) else _text(value)}"
         for key, value in options.items()

@@ -73,6 +73,7 @@ def style() -> Iterator[None]:
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
         "axes.titlepad": 10,
+        "axes.titley": 1.0,  # where it stands anyway; else all labels are laid out twice to see whether it must move
         "axes.labelcolor": INK,
         "axes.edgecolor": FAINT,
         "axes.linewidth": 0.8,

@@ -1,7 +1,5 @@
 """Experiments, from a config to rows of results on disk: they go on where they were stopped."""
 
-from asbc.runs.loggers import CsvLogger
-from asbc.runs.summary import SweepSummary
-from asbc.runs.wandb_logger import WandbLogger
+from asbc.lazy import public_names
 
-__all__ = ["CsvLogger", "SweepSummary", "WandbLogger"]
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

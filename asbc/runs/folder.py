@@ -28,16 +28,15 @@ from filelock import FileLock, Timeout
 from asbc.files import sweep
 from asbc.runs.sealed import (
     FORMAT,
-    WAY_OUT,
     ResultsError,
     read_note,
     read_rows,
-    read_text,
     read_unit,
     write_note,
     write_rows,
     write_text,
 )
+from asbc.runs.settings import FILE
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ class Run:
         """
         from omegaconf import OmegaConf
 
-        write_text(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(self.settings)))
+        write_text(self.path / FILE, OmegaConf.to_yaml(OmegaConf.create(self.settings)))
         self.status.pop("traceback", None)
         self.status.pop("error", None)
         self.status["attempt"] += 1
@@ -252,25 +251,6 @@ def read_status(folder: Path) -> dict[str, Any]:
             "give another results folder, or move this one away"
         )
     return status
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Settings of a run from its `config.yaml`, with `k_cand` where it stands today; empty if there are none."""
-    from omegaconf import OmegaConf
-
-    path = folder / "config.yaml"
-    try:
-        found = OmegaConf.to_container(OmegaConf.create(read_text(path)))
-    except FileNotFoundError:
-        return {}
-    except ResultsError:
-        raise
-    except Exception as error:  # of YAML, of OmegaConf, of odd values in them
-        raise ResultsError(f"{path}: not readable ({error}); {WAY_OUT}") from error
-    settings = {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
-    if "k_cand" not in settings and isinstance(settings.get("neighbors"), dict):
-        settings["k_cand"] = settings["neighbors"].get("k")  # where it stood before version 0.2
-    return settings
 
 
 def read_run(folder: Path) -> list[pd.DataFrame]:

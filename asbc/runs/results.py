@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.runs.folder import Run, join_rows, read_run, read_settings, read_status
+from asbc.runs.folder import Run, join_rows, read_run, read_status
 from asbc.runs.sealed import ResultsError, read_rows
+from asbc.runs.settings import read_settings
 
 if TYPE_CHECKING:
     import pandas as pd

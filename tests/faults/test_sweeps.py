@@ -13,9 +13,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from asbc.runs.folder import Run, read_settings, read_status
+from asbc.runs.folder import Run, read_status
 from asbc.runs.results import ResultsError, collect
 from asbc.runs.sealed import write_note, write_rows
+from asbc.runs.settings import read_settings
 from asbc.runs.summary import job_notes
 from tests.faults.flips import flipped
 from tests.faults.kills import killed_at, operations
