@@ -3,7 +3,8 @@
 ``J(s) = |r(s) - t| / t + (l_max - l(s)) / l_max`` with the effective rank r, the target rank t, and the log-log
 slope l of the kernel sum. Slopes cost one pass over the kernel each; ranks cost an eigenproblem. Three facts keep
 most eigenproblems from being solved: r never rises with s; the sum of squares of the kernel bounds its spectral
-entropy from both sides; and a grid point whose J is at least the best J found cannot win.
+entropy from both sides; and a grid point whose J is at least the best J found cannot win. A bound on the slope that
+needs no kernel keeps most of the passes over the kernel from being made, too.
 
 Pair distances come as :func:`asbc.kernels.distances.neighborhood_distances` gives them.
 """
@@ -15,7 +16,7 @@ import math
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat, store
+from asbc.kernels.lanes import LANES, exp, lane_min, lane_sum, load, smaller, splat, store
 from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
 from asbc.kernels.threads import share_out
 
@@ -26,6 +27,8 @@ _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 # Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold: sigma is then known to about
 # one part in a million.
 _SECTIONS = 26
+# What is known of a grid point: a bound on its slope; slope and purity; bounds on its rank too.
+_GUESSED, _SUMMED, _BOUNDED = 0, 1, 2
 
 
 @njit(inline="always")
@@ -47,6 +50,37 @@ def _kernel_sums(pairs, k, sigma):
         square = square + kernel * kernel
     slope = 2.0 * lane_sum(moment) / (sigma * sigma) / (k + 2.0 * lane_sum(mass))
     return slope, (k + 2.0 * lane_sum(square)) / (k * k)
+
+
+@njit(inline="always")
+def bound_slopes(pairs, k, grid, most):
+    """Write to `most` (n_grid,) what a node's slopes do not exceed, at each bandwidth of its grid.
+
+    With x the squared distance of a pair over twice the squared bandwidth, the slope is ``4 sum x exp(-x)`` over
+    ``k + 2 sum exp(-x)``. The mean of x under the kernel is at most its plain mean, the limit for wide kernels, because
+    the logarithm of a sum of exponentials is convex; and ``x exp(-x)`` falls for x above 1, so that the nearest pair
+    bounds all of them.
+    """
+    count = k * (k - 1) // 2
+    whole = count // LANES * LANES
+    least = splat(np.inf)
+    sums = splat(0.0)
+    for t in range(0, whole, LANES):
+        squared = load(pairs, t)
+        least = smaller(least, squared)
+        sums = sums + squared
+    nearest = lane_min(least)
+    total = lane_sum(sums)
+    for t in range(whole, count):
+        nearest = min(nearest, pairs[t])
+        total += pairs[t]
+    for g in range(grid.shape[0]):
+        factor = 0.5 / (grid[g] * grid[g])
+        bound = 4.0 * factor * total / (k * k)
+        x = min(factor * nearest, 700.0)
+        if x > 1.0:
+            bound = min(bound, 4.0 * count * x * math.exp(-x) / k)
+        most[g] = bound * (1.0 + _SLACK) if bound >= 0.0 else np.inf
 
 
 @njit(inline="always")
@@ -109,18 +143,55 @@ def _lane_kernels(interleaved, factors, k, A):
 
 
 @njit(inline="always")
-def _next_grid_point(bounds, n_grid, best, best_value):
+def _least(values):
+    """The place of the least value, the first of equal ones."""
+    g = 0
+    for h in range(1, values.shape[0]):
+        if values[h] < values[g]:
+            g = h
+    return g
+
+
+@njit(inline="always")
+def _steepest(pairs, k, grid, everywhere, slopes, purities, state):
+    """The largest slope on a node's grid; with `everywhere`, all slopes are worked out.
+
+    `slopes` holds bounds to begin with; where one does not exceed the largest slope found, the slope does not either.
+    """
+    largest = 0.0
+    while True:
+        h = -1
+        for g in range(grid.shape[0]):
+            if state[g] == _GUESSED and (slopes[g] > largest or everywhere) and (h < 0 or slopes[g] > slopes[h]):
+                h = g
+        if h < 0:
+            return largest
+        slopes[h], purities[h] = _kernel_sums(pairs, k, grid[h])
+        state[h] = _SUMMED
+        largest = max(largest, slopes[h])
+
+
+@njit(cache=True, error_model="numpy")
+def _next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes, purities, low, high, bounds, state):
     """The unsolved grid point with the least bound on J, or -1 when none of them can win any more.
 
-    Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller.
+    Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller. Bounds
+    that rest on a guess are made firm as soon as their point would be next, and not before.
     """
-    g = 0
-    for h in range(1, n_grid):
-        if bounds[h] < bounds[g]:
-            g = h
-    if bounds[g] < best_value or (bounds[g] == best_value and g < best):
-        return g
-    return -1
+    while True:
+        g = _least(bounds)
+        if not (bounds[g] < best_value or (bounds[g] == best_value and g < best)):
+            return -1
+        if state[g] == _BOUNDED:
+            return g
+        if state[g] == _GUESSED:
+            slopes[g], purities[g] = _kernel_sums(pairs, k, grid[g])
+        else:
+            least, most = rank_bounds(purities[g], k)
+            low[g] = max(low[g], least)
+            high[g] = min(high[g], most)
+        state[g] += 1
+        bounds[g] = _objective_bound(low[g], high[g], target, slopes[g], slope_max)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -136,9 +207,11 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
         node[lane] = -1
     point = np.empty(LANES, np.int64)
     slopes = np.empty((LANES, n_grid))
+    purities = np.empty((LANES, n_grid))
     low = np.empty((LANES, n_grid))
     high = np.empty((LANES, n_grid))
     bounds = np.empty((LANES, n_grid))
+    state = np.empty((LANES, n_grid), np.int64)
     upcoming = first
     # Eight nodes are worked on at a time, one per lane. A node keeps its lane until its minimum is certain; then
     # the next node takes the lane over, so that no lane waits for the slowest.
@@ -146,57 +219,69 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
         busy = False
         for lane in range(LANES):
             i = node[lane]
-            if i < 0 and upcoming < last:
-                i = upcoming
-                upcoming += 1
-                node[lane] = i
-                objective[i] = np.inf
-                slope_max[i] = 0.0
-                _spread(pairs[i], k, lane, interleaved)
-                for g in range(n_grid):
-                    slopes[lane, g], purity = _kernel_sums(pairs[i], k, grid[i, g])
-                    low[lane, g], high[lane, g] = rank_bounds(purity, k)
-                    slope_max[i] = max(slope_max[i], slopes[lane, g])
-                for g in range(n_grid):
-                    bounds[lane, g] = -1.0
-                    if prune:
-                        bounds[lane, g] = _objective_bound(
-                            low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
-                        )
-                point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
-            if i >= 0:
-                busy = True
-                factors[lane] = -0.5 / grid[i, point[lane]] ** 2
-        if not busy:
-            break
-        _lane_kernels(interleaved, factors, k, A)
-        effective_ranks(A, k, work, ranks)
-        for lane in range(LANES):
-            i = node[lane]
-            if i < 0:
-                continue
-            g = point[lane]
-            solved[i] += 1
-            bounds[lane, g] = np.inf
-            value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
-            if value < objective[i] or (value == objective[i] and g < choice[i]):
-                choice[i] = g
-                objective[i] = value
-                rank[i] = ranks[lane]
-                slope[i] = slopes[lane, g]
-            if prune:
+            if i >= 0:  # what was just solved, and what that says of the other grid points
+                g = point[lane]
+                solved[i] += 1
+                value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
+                if value < objective[i] or (value == objective[i] and g < choice[i]):
+                    choice[i] = g
+                    objective[i] = value
+                    rank[i] = ranks[lane]
+                    slope[i] = slopes[lane, g]
+                bounds[lane, g] = np.inf
                 for h in range(n_grid):
                     if h < g:
                         low[lane, h] = max(low[lane, h], ranks[lane] - _SLACK * k)
                     elif h > g:
                         high[lane, h] = min(high[lane, h], ranks[lane] + _SLACK * k)
-                    if bounds[lane, h] < np.inf:
-                        bounds[lane, h] = _objective_bound(
-                            low[lane, h], high[lane, h], targets[i], slopes[lane, h], slope_max[i]
+            while True:
+                if i < 0:
+                    if upcoming == last:
+                        break
+                    i = upcoming
+                    upcoming += 1
+                    objective[i] = np.inf
+                    _spread(pairs[i], k, lane, interleaved)
+                    bound_slopes(pairs[i], k, grid[i], slopes[lane])
+                    for g in range(n_grid):
+                        state[lane, g] = _GUESSED
+                        low[lane, g] = 1.0 - _SLACK * k
+                        high[lane, g] = k + _SLACK * k
+                        bounds[lane, g] = -1.0
+                    slope_max[i] = _steepest(pairs[i], k, grid[i], not prune, slopes[lane], purities[lane], state[lane])
+                for g in range(n_grid):
+                    if not prune:
+                        state[lane, g] = _BOUNDED
+                    elif bounds[lane, g] < np.inf:
+                        bounds[lane, g] = _objective_bound(
+                            low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
                         )
-            point[lane] = _next_grid_point(bounds[lane], n_grid, choice[i], objective[i])
-            if point[lane] < 0:
-                node[lane] = -1
+                g = _next_grid_point(
+                    pairs[i],
+                    k,
+                    grid[i],
+                    targets[i],
+                    slope_max[i],
+                    choice[i],
+                    objective[i],
+                    slopes[lane],
+                    purities[lane],
+                    low[lane],
+                    high[lane],
+                    bounds[lane],
+                    state[lane],
+                )
+                if g >= 0:
+                    busy = True
+                    factors[lane] = -0.5 / grid[i, g] ** 2
+                    point[lane] = g
+                    break
+                i = -1
+            node[lane] = i
+        if not busy:
+            break
+        _lane_kernels(interleaved, factors, k, A)
+        effective_ranks(A, k, work, ranks)
 
 
 def search_grid(pairs, grid, targets, k, prune):

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, fetch, lane_sum, load, load_row, splat
+from asbc.kernels.lanes import (
+    HALF,
+    LANES,
+    fetch,
+    lane_sum,
+    load,
+    load_half,
+    load_row,
+    splat,
+    splat_half,
+    store_apart,
+)
 from asbc.kernels.threads import share_out
 
 CACHE_LINE_BYTES = 64
@@ -32,52 +43,82 @@ def _squared_distance(x, y, width):
     return lane_sum(total)
 
 
+@njit(inline="always")
+def _six_distances(buffer, upper, left, width, sums):
+    """Add to `sums` (3, 2) the sums of squared differences of three rows and two, each `width` numbers long.
+
+    Each number loaded serves two or three sums. Six of them, by four lanes, and what they are made of stay in the 16
+    registers of AVX2; a seventh would have to wait for memory in every step.
+    """
+    a = splat_half(0.0)
+    b = splat_half(0.0)
+    c = splat_half(0.0)
+    d = splat_half(0.0)
+    e = splat_half(0.0)
+    f = splat_half(0.0)
+    for t in range(0, width, HALF):
+        first = load_half(buffer, upper + t)
+        second = load_half(buffer, upper + width + t)
+        third = load_half(buffer, upper + 2 * width + t)
+        other = load_half(buffer, left + t)
+        difference = first - other
+        a = a + difference * difference
+        difference = second - other
+        b = b + difference * difference
+        difference = third - other
+        c = c + difference * difference
+        other = load_half(buffer, left + width + t)
+        difference = first - other
+        d = d + difference * difference
+        difference = second - other
+        e = e + difference * difference
+        difference = third - other
+        f = f + difference * difference
+    sums[0, 0] += lane_sum(a)
+    sums[1, 0] += lane_sum(b)
+    sums[2, 0] += lane_sum(c)
+    sums[0, 1] += lane_sum(d)
+    sums[1, 1] += lane_sum(e)
+    sums[2, 1] += lane_sum(f)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _neighborhoods(first, last, X, indices, width, out):
     k = indices.shape[1]
     d = X.shape[1]
     line = CACHE_LINE_BYTES // X.itemsize  # numbers per cache line
-    # One row more than k, so that rows can be taken two at a time also where k is odd. What is worked out for that
-    # extra row, of zeros, is not kept.
-    buffer = np.zeros((k + 1) * width)
+    whole = d // LANES * LANES  # numbers in whole groups of lanes
+    # Rows are taken three at a time, so there are up to two more than k, of zeros; what is worked out for them is not
+    # kept. The lower four lanes of all rows lie together, then the upper four: half of the rows is nearer to what fits
+    # into the first cache, and the sum over eight lanes is that over the lower four plus that over the upper four.
+    rows = (k + 2) // 3 * 3
+    half = width // 2
+    upper = rows * half
+    buffer = np.zeros(2 * upper)
+    sums = np.empty((3, 2))
     for i in range(first, last):
         for r in range(k):
             source = indices[i, r]
-            for t in range(d):
-                buffer[r * width + t] = X[source, t]
-        for r in range(0, k, 2):
+            for t in range(0, whole, LANES):
+                place = r * half + t // 2
+                store_apart(buffer, place, upper + place, load_row(X, source, t))
+            for t in range(whole, d):
+                lane = t - whole
+                buffer[lane // HALF * upper + r * half + whole // 2 + lane % HALF] = X[source, t]
+        for r in range(0, k, 3):
             # The neighbours' rows lie scattered in memory. Asking for those of the next node now lets them arrive
             # while this node is worked on.
             if i + 1 < last:
-                for ahead in range(r, min(r + 2, k)):
+                for ahead in range(r, min(r + 3, k)):
                     for t in range(0, d, line):
                         fetch(X, indices[i + 1, ahead], t)
-            for c in range(0, r + 1, 2):
-                # Four distances at once, rows r, r+1 against c, c+1: each number loaded serves two of them.
-                a = splat(0.0)
-                b = splat(0.0)
-                e = splat(0.0)
-                f = splat(0.0)
-                for t in range(0, width, LANES):
-                    upper = load(buffer, r * width + t)
-                    lower = load(buffer, (r + 1) * width + t)
-                    left = load(buffer, c * width + t)
-                    right = load(buffer, (c + 1) * width + t)
-                    difference = upper - left
-                    a = a + difference * difference
-                    difference = upper - right
-                    b = b + difference * difference
-                    difference = lower - left
-                    e = e + difference * difference
-                    difference = lower - right
-                    f = f + difference * difference
-                if c < r:
-                    out[i, r * (r - 1) // 2 + c] = lane_sum(a)
-                    out[i, r * (r - 1) // 2 + c + 1] = lane_sum(b)
-                if r + 1 < k:
-                    out[i, (r + 1) * r // 2 + c] = lane_sum(e)
-                    if c < r:
-                        out[i, (r + 1) * r // 2 + c + 1] = lane_sum(f)
+            for c in range(0, r + 2, 2):
+                sums[:] = 0.0
+                _six_distances(buffer, r * half, c * half, half, sums)
+                _six_distances(buffer, upper + r * half, upper + c * half, half, sums)
+                for a in range(r, min(r + 3, k)):
+                    for b in range(c, min(c + 2, a)):
+                        out[i, a * (a - 1) // 2 + b] = sums[a - r, b - c]
         for t in range(k * (k - 1) // 2, out.shape[1]):
             out[i, t] = PADDING
 

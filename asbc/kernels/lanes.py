@@ -20,46 +20,54 @@ from numba.core.typing.templates import signature as typing_signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8  # doubles side by side: 64 bytes, one cache line and one register of AVX-512
+HALF = 4  # lanes of half the width: one register of AVX2, where a loop needs more of them than eight lanes leave
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
-_LONGS = ir.VectorType(ir.IntType(64), LANES)
+_HALVES = ir.VectorType(ir.DoubleType(), HALF)
 _FUSE = ("contract",)  # lets LLVM turn a product and a sum into one fused instruction
 
 
 class LanesType(types.Type):
-    """The compile-time type of a vector value."""
+    """The compile-time type of a vector value of so many lanes."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Lanes")
+    def __init__(self, width: int) -> None:
+        self.width = width
+        super().__init__(name=f"Lanes({width})")
 
 
-lanes_type = LanesType()
+lanes_type = LanesType(LANES)
+half_type = LanesType(HALF)
 
 
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, fe_type):
-        super().__init__(manager, fe_type, _DOUBLES)
+        super().__init__(manager, fe_type, ir.VectorType(ir.DoubleType(), fe_type.width))
 
 
-def _constant(value: float) -> ir.Constant:
-    return ir.Constant(_DOUBLES, [ir.Constant(ir.DoubleType(), value)] * LANES)
+def _like(value, number: float) -> ir.Constant:
+    """The number in as many lanes as `value` has."""
+    return ir.Constant(value.type, [ir.Constant(ir.DoubleType(), number)] * value.type.count)
 
 
-def _long_constant(value: int) -> ir.Constant:
-    return ir.Constant(_LONGS, [ir.Constant(ir.IntType(64), value)] * LANES)
+def _spread(builder, kind, value):
+    """A number in every lane of a vector of this kind."""
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
 
 
 def _call(builder, name: str, args):
-    function_type = ir.FunctionType(_DOUBLES, [_DOUBLES] * len(args))
-    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.v{LANES}f64")
+    kind = args[0].type
+    function_type = ir.FunctionType(kind, [kind] * len(args))
+    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.v{kind.count}f64")
     return builder.call(function, args)
 
 
-def _address(context, builder, array_type, array, offset):
+def _address(context, builder, array_type, array, offset, kind=_DOUBLES):
     if array_type.ndim != 1 or array_type.layout != "C" or array_type.dtype != types.float64:
         raise TypingError(f"lanes live in flat, contiguous float64 arrays, not in {array_type}")
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), _DOUBLES.as_pointer())
+    return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
 
 @intrinsic
@@ -70,6 +78,16 @@ def load(typingctx, array, offset):
         return builder.load(_address(context, builder, signature.args[0], *args), align=8)
 
     return lanes_type(array, types.intp), codegen
+
+
+@intrinsic
+def load_half(typingctx, array, offset):
+    """Half as many lanes, ``array[offset : offset + HALF]``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load(_address(context, builder, signature.args[0], *args, kind=_HALVES), align=8)
+
+    return half_type(array, types.intp), codegen
 
 
 @intrinsic
@@ -92,13 +110,28 @@ def load_row(typingctx, matrix, row, column):
 
 @intrinsic
 def store(typingctx, array, offset, value):
-    """Write lanes to ``array[offset : offset + LANES]``."""
+    """Write lanes, or half as many, to `array` from `offset` on."""
 
     def codegen(context, builder, signature, args):
-        builder.store(args[2], _address(context, builder, signature.args[0], *args[:2]), align=8)
+        place = _address(context, builder, signature.args[0], *args[:2], kind=args[2].type)
+        builder.store(args[2], place, align=8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def store_apart(typingctx, array, low, high, value):
+    """Write the first half of the lanes to `array` from `low` on, the second from `high` on."""
+
+    def codegen(context, builder, signature, args):
+        for half, offset in enumerate(args[1:3]):
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), HALF), [half * HALF + t for t in range(HALF)])
+            part = builder.shuffle_vector(args[3], ir.Constant(_DOUBLES, ir.Undefined), mask)
+            builder.store(part, _address(context, builder, signature.args[0], args[0], offset, kind=_HALVES), align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, value), codegen
 
 
 @intrinsic
@@ -127,21 +160,43 @@ def splat(typingctx, value):
     """The same number in every lane."""
 
     def codegen(context, builder, signature, args):
-        first = builder.insert_element(ir.Constant(_DOUBLES, ir.Undefined), args[0], ir.IntType(32)(0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return builder.shuffle_vector(first, ir.Constant(_DOUBLES, ir.Undefined), mask)
+        return _spread(builder, _DOUBLES, args[0])
 
     return lanes_type(types.float64), codegen
 
 
 @intrinsic
-def lane_sum(typingctx, value):
-    """The sum over lanes, always in the same order."""
+def splat_half(typingctx, value):
+    """The same number in every lane of half as many."""
 
     def codegen(context, builder, signature, args):
-        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(LANES)]
+        return _spread(builder, _HALVES, args[0])
+
+    return half_type(types.float64), codegen
+
+
+@intrinsic
+def lane_sum(typingctx, value):
+    """The sum over lanes, always in the same order; that of eight is the sum of those of its halves."""
+
+    def codegen(context, builder, signature, args):
+        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
         while len(parts) > 1:
             parts = [builder.fadd(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    return types.float64(value), codegen
+
+
+@intrinsic
+def lane_min(typingctx, value):
+    """The least of the lanes."""
+
+    def codegen(context, builder, signature, args):
+        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [builder.select(builder.fcmp_ordered("<", b, a), b, a) for a, b in pairs]
         return parts[0]
 
     return types.float64(value), codegen
@@ -154,7 +209,7 @@ def sqrt(typingctx, value):
     def codegen(context, builder, signature, args):
         return _call(builder, "sqrt", args)
 
-    return lanes_type(value), codegen
+    return value(value), codegen
 
 
 @intrinsic
@@ -164,7 +219,7 @@ def farthest(typingctx, value, other):
     def codegen(context, builder, signature, args):
         return _call(builder, "maxnum", [args[0], _call(builder, "fabs", [args[1]])])
 
-    return lanes_type(value, other), codegen
+    return value(value, other), codegen
 
 
 @intrinsic
@@ -172,9 +227,49 @@ def where_positive(typingctx, test, yes, no):
     """``yes`` in the lanes where ``test > 0``, ``no`` elsewhere."""
 
     def codegen(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered(">", args[0], _constant(0.0)), args[1], args[2])
+        return builder.select(builder.fcmp_ordered(">", args[0], _like(args[0], 0.0)), args[1], args[2])
 
-    return lanes_type(test, yes, no), codegen
+    return test(test, yes, no), codegen
+
+
+@intrinsic
+def gather(typingctx, array, starts, offsets, place):
+    """Lanes ``array[starts[t] + offsets[place + t]]``, from a flat float64 array and two flat int64 ones."""
+
+    def codegen(context, builder, signature, args):
+        data, first, more = (
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in zip(signature.args[:3], args[:3], strict=True)
+        )
+        lanes = ir.Constant(_DOUBLES, ir.Undefined)
+        for lane in range(LANES):
+            start = builder.load(builder.gep(first, [ir.IntType(64)(lane)]))
+            offset = builder.load(builder.gep(more, [builder.add(args[3], ir.IntType(64)(lane))]))
+            value = builder.load(builder.gep(data, [builder.add(start, offset)]))
+            lanes = builder.insert_element(lanes, value, ir.IntType(32)(lane))
+        return lanes
+
+    return lanes_type(array, starts, offsets, types.intp), codegen
+
+
+@intrinsic
+def smaller(typingctx, value, other):
+    """The smaller of the two, lane by lane."""
+
+    def codegen(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered("<", args[1], args[0]), args[1], args[0])
+
+    return value(value, other), codegen
+
+
+@intrinsic
+def where_less(typingctx, value, other, yes, no):
+    """``yes`` in the lanes where ``value < other``, ``no`` elsewhere."""
+
+    def codegen(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
+
+    return value(value, other, yes, no), codegen
 
 
 @intrinsic
@@ -182,9 +277,9 @@ def any_positive(typingctx, test):
     """Whether ``test > 0`` in at least one lane."""
 
     def codegen(context, builder, signature, args):
-        flags = builder.fcmp_ordered(">", args[0], _constant(0.0))
-        bits = builder.bitcast(flags, ir.IntType(LANES))
-        return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
+        flags = builder.fcmp_ordered(">", args[0], _like(args[0], 0.0))
+        bits = builder.bitcast(flags, ir.IntType(flags.type.count))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 
     return types.boolean(test), codegen
 
@@ -216,13 +311,9 @@ def near(typingctx, tile, row, column, half, limits, limit, own_half):
         halves = _abreast(context, builder, half_type, args[3], args[2])
         bounds = _abreast(context, builder, limits_type, args[4], args[2])
 
-        def spread(value):
-            first = builder.insert_element(ir.Constant(product.type, ir.Undefined), value, ir.IntType(32)(0))
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), ABREAST), [0] * ABREAST)
-            return builder.shuffle_vector(first, ir.Constant(product.type, ir.Undefined), mask)
-
-        by_row = builder.fcmp_ordered(">", builder.fsub(product, halves), spread(args[5]))
-        by_column = builder.fcmp_ordered(">", builder.fsub(product, spread(args[6])), bounds)
+        limit, own_half = (_spread(builder, product.type, value) for value in args[5:])
+        by_row = builder.fcmp_ordered(">", builder.fsub(product, halves), limit)
+        by_column = builder.fcmp_ordered(">", builder.fsub(product, own_half), bounds)
         bits = builder.bitcast(builder.or_(by_row, by_column), ir.IntType(ABREAST))
         return builder.zext(bits, ir.IntType(64))
 
@@ -254,22 +345,25 @@ def exp(typingctx, value):
     """``exp(value)`` for ``value <= 0``, to about one unit in the last place; 0 below -708."""
 
     def codegen(context, builder, signature, args):
-        x = _call(builder, "maxnum", [args[0], _constant(-708.0)])
-        n = _call(builder, "rint", [builder.fmul(x, _constant(_LOG2_E))])
-        r = builder.fadd(x, builder.fmul(n, _constant(-_LN2_HIGH), flags=_FUSE), flags=_FUSE)
-        r = builder.fadd(r, builder.fmul(n, _constant(-_LN2_LOW), flags=_FUSE), flags=_FUSE)
-        series = _constant(_TAYLOR[-1])
+        longs = ir.VectorType(ir.IntType(64), args[0].type.count)
+        x = _call(builder, "maxnum", [args[0], _like(args[0], -708.0)])
+        n = _call(builder, "rint", [builder.fmul(x, _like(args[0], _LOG2_E))])
+        r = builder.fadd(x, builder.fmul(n, _like(args[0], -_LN2_HIGH), flags=_FUSE), flags=_FUSE)
+        r = builder.fadd(r, builder.fmul(n, _like(args[0], -_LN2_LOW), flags=_FUSE), flags=_FUSE)
+        series = _like(args[0], _TAYLOR[-1])
         for term in reversed(_TAYLOR[:-1]):
-            series = builder.fadd(builder.fmul(series, r, flags=_FUSE), _constant(term), flags=_FUSE)
+            series = builder.fadd(builder.fmul(series, r, flags=_FUSE), _like(args[0], term), flags=_FUSE)
         # Adding 1.5 * 2**52 leaves the whole number n in the low bits of the double, from where it is shifted into
         # the exponent of a double that is 2**n.
-        shifted = builder.bitcast(builder.fadd(n, _constant(6755399441055744.0)), _LONGS)
-        power = builder.shl(builder.add(shifted, _long_constant(1023)), _long_constant(52))
-        result = builder.fmul(series, builder.bitcast(power, _DOUBLES))
-        gone = builder.fcmp_ordered("<", args[0], _constant(-708.0))
-        return builder.select(gone, _constant(0.0), result)
+        shifted = builder.bitcast(builder.fadd(n, _like(args[0], 6755399441055744.0)), longs)
+        power = builder.shl(
+            builder.add(shifted, ir.Constant(longs, [1023] * longs.count)), ir.Constant(longs, [52] * longs.count)
+        )
+        result = builder.fmul(series, builder.bitcast(power, args[0].type))
+        gone = builder.fcmp_ordered("<", args[0], _like(args[0], -708.0))
+        return builder.select(gone, _like(args[0], 0.0), result)
 
-    return lanes_type(value), codegen
+    return value(value), codegen
 
 
 def _define_operator(symbol, name: str, flags=()) -> None:
@@ -280,8 +374,9 @@ def _define_operator(symbol, name: str, flags=()) -> None:
 
     @infer_global(symbol)
     class _Typed(ConcreteTemplate):
-        cases = (typing_signature(lanes_type, lanes_type, lanes_type),)
+        cases = tuple(typing_signature(kind, kind, kind) for kind in (lanes_type, half_type))
 
+    @lower_builtin(symbol, half_type, half_type)
     @lower_builtin(symbol, lanes_type, lanes_type)
     def _lowered(context, builder, signature, args):
         return getattr(builder, name)(*args, flags=flags)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
+from asbc.kernels.lanes import LANES, gather, load, smaller, splat, sqrt, store, where_less
 from asbc.kernels.threads import share_out
 
 
@@ -37,50 +36,72 @@ def shuffle(seed, node, repetition, order):
 
 
 @njit(inline="always")
-def _tree_length(squared, order, size, waiting, reach):
-    """Length of the minimum spanning tree of the first `size` points of `order`, by Prim's algorithm.
+def _tree_lengths(squared, starts, k, orders, size, waiting, reach, place, length):
+    """Lengths of the minimum spanning trees of the first `size` points of each lane's order, by Prim's algorithm.
 
-    `waiting` holds the points that are not in the tree yet, and `reach` the squared distance of each to the tree.
+    Lane t's squared distances are the (k, k) numbers of `squared` from ``starts[t]`` on. Of `waiting` and `reach`,
+    row i holds one point per lane that is not in its tree yet, and its squared distance to the tree.
     """
-    for i in range(size - 1):
-        waiting[i] = order[i + 1]
-        reach[i] = np.inf
-    newest = order[0]
-    length = 0.0
+    rows = np.empty(LANES, np.int64)
+    for i in range(1, size):
+        for lane in range(LANES):
+            waiting[(i - 1) * LANES + lane] = orders[lane, i]
+        store(reach, (i - 1) * LANES, splat(np.inf))
+    for lane in range(LANES):
+        rows[lane] = starts[lane] + orders[lane, 0] * k
+    total = splat(0.0)
     for left in range(size - 1, 0, -1):
-        nearest = 0
-        shortest = np.inf
+        nearest = splat(0.0)
+        shortest = splat(np.inf)
         for i in range(left):
-            distance = min(reach[i], squared[newest, waiting[i]])
-            reach[i] = distance
-            if distance < shortest:
-                shortest = distance
-                nearest = i
-        length += math.sqrt(shortest)
-        newest = waiting[nearest]
-        waiting[nearest] = waiting[left - 1]
-        reach[nearest] = reach[left - 1]
-    return length
+            distance = smaller(load(reach, i * LANES), gather(squared, rows, waiting, i * LANES))
+            store(reach, i * LANES, distance)
+            nearest = where_less(distance, shortest, splat(float(i)), nearest)
+            shortest = smaller(shortest, distance)
+        total = total + sqrt(shortest)
+        store(place, 0, nearest)
+        last = (left - 1) * LANES
+        for lane in range(LANES):
+            chosen = np.int64(place[lane]) * LANES + lane
+            rows[lane] = starts[lane] + waiting[chosen] * k
+            waiting[chosen] = waiting[last + lane]
+            reach[chosen] = reach[last + lane]
+    store(length, 0, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _trees(first, last, pairs, k, sizes, seed, nodes, out):
-    squared = np.zeros((k, k))
-    order = np.empty(k, np.int64)
-    waiting = np.empty(k, np.int64)
-    reach = np.empty(k)
-    for i in range(first, last):
-        t = 0
-        for r in range(k):
-            for c in range(r):
-                squared[r, c] = pairs[i, t]
-                squared[c, r] = pairs[i, t]
-                t += 1
-        for repetition in range(out.shape[1]):
-            shuffle(seed, nodes[i], repetition, order)
-            for s in range(sizes.shape[0]):
-                length = _tree_length(squared, order, sizes[s], waiting, reach)
-                out[i, repetition, s] = length / (sizes[s] - 1)
+    # Eight trees are worked on at a time, one per lane: those of a node's permutations one after another, then those of
+    # the next node. `squared` has room for the distances of all nodes that eight trees in a row can belong to.
+    n_rep = out.shape[1]
+    held = (LANES + n_rep - 2) // n_rep + 1
+    squared = np.zeros(held * k * k)
+    orders = np.zeros((LANES, k), np.int64)
+    starts = np.zeros(LANES, np.int64)
+    waiting = np.empty(k * LANES, np.int64)
+    reach = np.empty(k * LANES)
+    place = np.empty(LANES)
+    length = np.empty(LANES)
+    filled = first
+    for start in range(first * n_rep, last * n_rep, LANES):
+        count = min(last * n_rep - start, LANES)
+        for lane in range(count):
+            i, repetition = divmod(start + lane, n_rep)
+            starts[lane] = i % held * k * k
+            if i >= filled:
+                filled = i + 1
+                t = 0
+                for r in range(k):
+                    for c in range(r):
+                        squared[starts[lane] + r * k + c] = pairs[i, t]
+                        squared[starts[lane] + c * k + r] = pairs[i, t]
+                        t += 1
+            shuffle(seed, nodes[i], repetition, orders[lane])
+        for s in range(sizes.shape[0]):
+            _tree_lengths(squared, starts, k, orders, sizes[s], waiting, reach, place, length)
+            for lane in range(count):
+                i, repetition = divmod(start + lane, n_rep)
+                out[i, repetition, s] = length[lane] / (sizes[s] - 1)
 
 
 def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):

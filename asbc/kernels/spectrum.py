@@ -11,7 +11,7 @@ import math
 
 from numba import njit
 
-from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, where_positive
+from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, where_less, where_positive
 
 # An off-diagonal entry below 1e-15 of the matrix's scale (its trace is k) moves no eigenvalue that matters.
 _NEGLIGIBLE = 1e-15
@@ -110,15 +110,15 @@ def _diagonalise(diagonal, off_squared, k):
                 if i != k - 2:
                     store(off_squared, below, where_positive(moving, sine * r, load(off_squared, below)))
                 old_cosine = cosine
-                inverse = one / where_positive(r - tiny, r, one)
-                cosine = where_positive(r - tiny, p * inverse, one)
+                inverse = one / where_less(tiny, r, r, one)
+                cosine = where_less(tiny, r, p * inverse, one)
                 sine = b * inverse
                 old_g = g
                 a = load(diagonal, i * LANES)
                 g = cosine * (a - shift) - sine * old_g
                 store(diagonal, below, where_positive(moving, old_g + (a - g), load(diagonal, below)))
-                safe = where_positive(cosine - tiny, cosine, one)
-                p = where_positive(cosine - tiny, g * g / safe, old_cosine * b)
+                safe = where_less(tiny, cosine, cosine, one)
+                p = where_less(tiny, cosine, g * g / safe, old_cosine * b)
             store(off_squared, j * LANES, where_positive(moving, sine * p, off))
             store(diagonal, j * LANES, where_positive(moving, shift + g, top))
 

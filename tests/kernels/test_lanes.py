@@ -2,7 +2,26 @@ import numpy as np
 import pytest
 from numba import njit
 
-from asbc.kernels.lanes import LANES, any_positive, exp, farthest, lane_sum, load, splat, sqrt, store, where_positive
+from asbc.kernels.lanes import (
+    HALF,
+    LANES,
+    any_positive,
+    exp,
+    farthest,
+    gather,
+    lane_min,
+    lane_sum,
+    load,
+    load_half,
+    smaller,
+    splat,
+    splat_half,
+    sqrt,
+    store,
+    store_apart,
+    where_less,
+    where_positive,
+)
 
 
 @njit
@@ -60,3 +79,53 @@ def test_operators_are_lane_by_lane():
 def test_only_flat_arrays_hold_lanes():
     with pytest.raises(Exception, match="flat, contiguous float64"):
         _load_matrix(np.zeros((2, LANES)))
+
+
+@njit
+def _compare(x, y, out):
+    a, b = load(x, 0), load(y, 0)
+    store(out, 0, smaller(a, b))
+    store(out, LANES, where_less(a, b, splat(1.0), splat(2.0)))
+    return lane_min(a)
+
+
+def test_comparisons_are_lane_by_lane():
+    x = np.array([1.0, 2.0, 3.0, np.inf, -1.0, 0.0, 5.0, 7.0])
+    y = np.array([2.0, 1.0, 3.0, 1.0, -2.0, 1.0, np.inf, 8.0])
+    out = np.empty(2 * LANES)
+    assert _compare(x, y, out) == -1
+    assert np.array_equal(out[:LANES], np.minimum(x, y))
+    assert np.array_equal(out[LANES:], np.where(x < y, 1, 2))
+
+
+@njit
+def _gather(values, starts, offsets, place, out):
+    store(out, 0, gather(values, starts, offsets, place))
+
+
+def test_gathered_lanes_come_from_where_they_should():
+    rng = np.random.default_rng(0)
+    values, starts, offsets = rng.normal(size=50), rng.integers(0, 30, LANES), rng.integers(0, 20, 3 * LANES)
+    out = np.empty(LANES)
+    _gather(values, starts, offsets, LANES, out)
+    assert np.array_equal(out, values[starts + offsets[LANES : 2 * LANES]])
+
+
+@njit
+def _halves(x, out):
+    a = load_half(x, 0)
+    b = load_half(x, HALF)
+    store(out, 0, a + b)
+    store(out, HALF, sqrt(b * b) / splat_half(2.0))
+    store_apart(out, 3 * HALF, 2 * HALF, load(x, 0))
+    return lane_sum(load(x, 0)), lane_sum(a) + lane_sum(b)
+
+
+def test_halves_of_lanes():
+    x = np.random.default_rng(1).normal(size=LANES)
+    out = np.empty(4 * HALF)
+    whole, parts = _halves(x, out)
+    assert whole == parts
+    np.testing.assert_allclose(out[:HALF], x[:HALF] + x[HALF:], rtol=1e-15)
+    np.testing.assert_allclose(out[HALF : 2 * HALF], np.abs(x[HALF:]) / 2, rtol=1e-15)
+    assert np.array_equal(out[2 * HALF :], np.r_[x[HALF:], x[:HALF]])

@@ -37,3 +37,15 @@ def test_trees_equal_kruskal_also_with_duplicates():
                 part = order[:size]
                 expected = twins.tree_length(D[np.ix_(part, part)]) / (size - 1)
                 np.testing.assert_allclose(out[i, repetition, s], expected, rtol=1e-12)
+
+
+def test_a_tree_does_not_depend_on_the_trees_beside_it():
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 3, (50, 4)).astype(float)  # many equal distances
+    pairs = neighborhood_distances(X, rng.integers(0, 50, (21, 12)))
+    sizes, nodes = np.array([4, 7, 12]), np.arange(21)
+    many = tree_lengths(pairs, 12, sizes, 11, 3, nodes)
+    for n_rep in (1, 2, 5, 8):
+        assert np.array_equal(tree_lengths(pairs, 12, sizes, n_rep, 3, nodes), many[:, :n_rep])
+    for i in (0, 5, 20):
+        assert np.array_equal(tree_lengths(pairs[i : i + 1], 12, sizes, 11, 3, nodes[i : i + 1]), many[i : i + 1])
