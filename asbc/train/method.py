@@ -15,6 +15,9 @@ from timm.optim import Lars
 from torch import Tensor, nn
 
 OPTIMIZERS = ("lars", "sgd", "adamw")
+# Channels that every convolution needs for the layout in which they come last: with two or four, torch 2.14 and 2.15
+# write beyond their arrays in the backward pass, on processors without AVX-512.
+FEWEST_CHANNELS = 8
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,10 @@ class Method(lightning.LightningModule, ABC):
 
     def __init__(self, backbone: nn.Module, features: int, recipe: Recipe, images_per_step: int = 256) -> None:
         super().__init__()
-        # This layout of images is faster for convolutions, on CPUs and on GPUs.
-        self.backbone = backbone.to(memory_format=torch.channels_last)
+        narrowest = min((part.out_channels for part in backbone.modules() if isinstance(part, nn.Conv2d)), default=0)
+        # Channels last is faster for convolutions, on CPUs and on GPUs.
+        self.layout = torch.channels_last if narrowest >= FEWEST_CHANNELS else torch.contiguous_format
+        self.backbone = backbone.to(memory_format=self.layout)
         self.features, self.recipe, self.images_per_step = features, recipe, images_per_step
 
     @abstractmethod
@@ -123,7 +128,7 @@ class Method(lightning.LightningModule, ABC):
         """The loss of a batch, given its views, (b, 3, h, w) each."""
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        loss = self.loss([view.contiguous(memory_format=torch.channels_last) for view in batch])
+        loss = self.loss([view.contiguous(memory_format=self.layout) for view in batch])
         if not torch.isfinite(loss):
             raise ValueError(
                 f"the loss is {loss.item()} at step {self.global_step}: a lower learning rate (encoder.recipe.lr) or "
