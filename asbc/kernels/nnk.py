@@ -3,6 +3,9 @@
 Lawson and Hanson's active set method: neighbours enter one at a time, and leave when their weight would turn negative.
 The Cholesky factor of the kernel among those present grows by one row when a neighbour enters; when one leaves, the
 rows from its place on are worked out again.
+
+Where nearly all neighbours keep a weight, that is a long way from none. So all of them are tried first, and those with
+a negative weight left out; where few are, what is left is nearly always the solution, and otherwise a good beginning.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, exp, load, splat, store
+from asbc.kernels.lanes import HALF, LANES, exp, lane_sum, load, load_half, splat, splat_half, store
 from asbc.kernels.threads import share_out
 
 # A neighbour enters while its gradient is below -_TOLERANCE max(b). That is a hundred times stricter than the 1e-8 to
@@ -23,6 +26,9 @@ _TOLERANCE = 1e-10
 # that it is left with is at most the square root of this number. On sets full of near duplicates the largest
 # was 5e-9; with 1e-14 in its place it was 1.5e-8, more than is promised.
 _DEPENDENT = 1e-15
+# The least pivot at which solving for many neighbours at once is as good as letting them enter one by one. Below it the
+# weights depend on rounding, and on which of two near duplicates came first: then they enter one by one.
+_INDEPENDENT = 1e-4
 _OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; one that was refused may not enter until another has
 
 
@@ -61,9 +67,94 @@ def _solve(factor, half, count, solution):
         solution[r] = total / factor[r, r]
 
 
+@njit(inline="always")
+def row_width(count):
+    """How long a row of `count` numbers and one more is, in whole groups of four lanes."""
+    return (count + HALF) // HALF * HALF
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_together(rows, count, solution):
+    """Weights of `count` neighbours without the sign constraint; False if they are too close to being dependent.
+
+    Parameters
+    ----------
+    rows : flat float64, overwritten
+        The upper triangle of the kernel among them, and beside it as one more column the kernel to the node. Each row
+        is ``row_width(count)`` numbers long; those beyond are zeros, those below the diagonal anything finite.
+    count : int
+    solution : (row_width(count),) float64, where the result is written, and zeros beyond
+    """
+    width = row_width(count)
+    for c in range(count):
+        pivot = rows[c * width + c]
+        if not pivot > _INDEPENDENT:
+            return False
+        scale = splat_half(1.0 / math.sqrt(pivot))
+        for t in range(c // HALF * HALF, width, HALF):
+            store(rows, c * width + t, load_half(rows, c * width + t) * scale)
+        for r in range(c + 1, count):
+            factor = splat_half(rows[c * width + r])
+            for t in range(r // HALF * HALF, width, HALF):
+                left = load_half(rows, r * width + t) - factor * load_half(rows, c * width + t)
+                store(rows, r * width + t, left)
+    for t in range(0, width, HALF):
+        store(solution, t, splat_half(0.0))
+    for r in range(count - 1, -1, -1):
+        # What is not solved for yet is still zero, and so is the number beside the last column.
+        total = splat_half(0.0)
+        for t in range((r + 1) // HALF * HALF, width, HALF):
+            total = total + load_half(rows, r * width + t) * load_half(solution, t)
+        solution[r] = (rows[r * width + count] - lane_sum(total)) / rows[r * width + r]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def start_with_all(K, b, rows, members, solution, weights):
+    """Try all neighbours at once, and leave those out whose weight is negative, or nothing, until none is.
+
+    What is left goes to `weights` (k,): zeros, if too many would go or if they are too close to being dependent. K and
+    b are as in `solve_exactly`; `rows` (k * row_width(k),), `members` (k,) and `solution` (row_width(k),) are scratch.
+    """
+    k = b.shape[0]
+    weights[:] = 0.0
+    tolerance = 0.0
+    for j in range(k):
+        tolerance = max(tolerance, _TOLERANCE * b[j])
+    count = np.int64(k)
+    for j in range(k):
+        members[j] = j
+    while True:
+        width = row_width(count)
+        for r in range(count):
+            for c in range(r, count):
+                rows[r * width + c] = K[members[r], members[c]]
+            rows[r * width + count] = b[members[r]]
+            for c in range(count + 1, width):
+                rows[r * width + c] = 0.0
+        if not _solve_together(rows, count, solution):
+            return
+        kept = 0
+        for c in range(count):
+            if solution[c] > tolerance:
+                members[kept] = members[c]
+                kept += 1
+        if kept == count:
+            break
+        count = kept
+        if 2 * count < k:
+            return
+    for c in range(count):
+        weights[members[c]] = solution[c]
+
+
 @njit(cache=True, inline="always", error_model="numpy")
 def solve_exactly(K, b, weights):
-    """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,)."""
+    """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,).
+
+    `weights` holds where to begin: the solution without the sign constraint for some neighbours, all of them positive,
+    and zeros for the others.
+    """
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.empty(k, np.int64)
@@ -77,6 +168,15 @@ def solve_exactly(K, b, weights):
         gradient[j] = -b[j]
         tolerance = max(tolerance, _TOLERANCE * b[j])
     count = np.int64(0)  # a bare 0 would have numba compile the functions below for that constant too
+    for row in range(k):
+        if weights[row] > 0.0:
+            members[count] = row
+            current[count] = weights[row]
+            state[row] = _INSIDE
+            count += 1
+            for j in range(k):
+                gradient[j] += K[row, j] * weights[row]
+    factored = np.int64(0)
     # Every round lowers the objective, so no set of members comes twice and the loop ends. The limit on rounds is
     # there only in case rounding errors break that argument.
     for _ in range(20 * k):
@@ -88,6 +188,10 @@ def solve_exactly(K, b, weights):
                 entering = j
         if entering < 0:
             break
+        while factored < count:
+            _factor_row(K, b, factor, half, members, factored)
+            factored += 1
+        factored = k
         members[count] = entering
         if not _factor_row(K, b, factor, half, members, count):
             state[entering] = _REFUSED
@@ -231,9 +335,13 @@ def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
     K = np.empty((k, k))
     b = np.empty(k)
     kernel = np.empty(pairs.shape[1])
+    rows = np.zeros(k * row_width(k))
+    members = np.empty(k, np.int64)
+    solution = np.empty(row_width(k))
     for i in range(first, last):
         weights = out[i]
         _fill(pairs, squared, sigma, i, kernel, K, b)
+        start_with_all(K, b, rows, members, solution, weights)
         solve_exactly(K, b, weights)
         _add_nearest(b, k_min, weights)
 
