@@ -15,14 +15,22 @@ from asbc.kernels.lanes import ABREAST, lowest_bit, near
 from asbc.kernels.threads import share_out
 
 
+@njit(error_model="numpy", fastmath={"reassoc", "contract"})
+def _product(x, y):
+    total = x.dtype.type(0)
+    for t in range(len(x)):
+        total += x[t] * y[t]
+    return total
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def keep_nearest(tile, rows, first_column, half, own_half, both, values, ids, limits):
+def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, outlined, values, ids, limits):
     """Merge a tile of products into the lists of nearest rows.
 
     Parameters
     ----------
     tile : (m, c) float32 or float64
-        Products of m queries with rows `first_column` and on; c is a multiple of ABREAST.
+        Products of m queries with rows `first_column` and on, or what these do not exceed; c is a multiple of ABREAST.
     rows : (m,) int64
         The list that each query has.
     first_column : int
@@ -31,6 +39,10 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, values, ids, li
         Half the squared lengths of the columns and of the queries; infinity for columns that are only padding.
     both : bool
         Whether the columns are queries too, with lists of their own that are numbered as the columns are.
+    left : (m, d), right : (c, d)
+        The queries and the rows themselves.
+    outlined : bool
+        Whether the tile has only bounds of the products, so that those of pairs that may be near are worked out here.
     values : (l, s), ids : (l, s) int32
         The s smallest squared distances so far in each list and whose they are, changed in place, as max-heaps:
         ``values[i, 0]`` is the largest. Start with infinity and -1.
@@ -50,7 +62,10 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, values, ids, li
             while bits != 0:
                 j = start + lowest_bit(bits)
                 bits &= bits - 1
-                value = 2.0 * (own_half[i] + half[j] - tile[i, j])
+                product = tile[i, j]
+                if outlined:
+                    product = _product(left[i], right[j])
+                value = 2.0 * (own_half[i] + half[j] - product)
                 heap = mine
                 name = first_column + j
                 for side in range(2):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import all_distances, listed_distances
 from asbc.kernels.topk import settle
-from asbc.neighbors.products import Shifted, nearest_candidates, rounding_error
+from asbc.neighbors.products import Shifted, near_together, nearest_candidates, rounding_error
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
 
@@ -78,14 +78,18 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
         return rows
     kept = min(wanted + spare, n)
     center, scale = _frame(X, Q)
-    columns = Shifted.of(X, center, scale, dtype, padding=True)
     everyone = drop_self and len(rows) == n
+    order = near_together(X, center, scale) if everyone else None
+    columns = Shifted.of(X, center, scale, dtype, padding=True, order=order)
     if everyone:
         queries, lengths = None, np.sqrt(2.0 * columns.half[:n].astype(np.float64))
     else:
         queries = Shifted.of(Q if len(rows) == len(Q) else Q[rows], center, scale, dtype)
         lengths = np.sqrt(2.0 * queries.half.astype(np.float64))
     values, ids = nearest_candidates(columns, queries, kept)
+    if order is not None:
+        back = np.argsort(order)
+        values, ids, lengths = values[back], order[ids[back]], lengths[back]
     # The largest value kept is at most that of any row that is not a candidate.
     largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
     error = rounding_error(d, lengths + largest, dtype)

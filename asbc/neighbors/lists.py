@@ -215,7 +215,10 @@ class InvertedLists:
                     products = tile[: len(here) * len(part_half)].reshape(len(here), len(part_half))
                     np.matmul(query, part.T, out=products[:, : len(part)])
                     first_position = self.starts[number] + start
-                    keep_nearest(products, here, first_position, part_half, own_half, False, values, positions, limits)
+                    halves = part_half, own_half
+                    keep_nearest(
+                        products, here, first_position, *halves, False, query, part, False, values, positions, limits
+                    )
                 reach[here] = np.maximum(reach[here], np.sqrt(2.0 * own_half, dtype=float) + longest)
 
     def _lengths(self, number: int, stored) -> tuple[NDArray[np.float32], float]:

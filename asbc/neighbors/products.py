@@ -10,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,36 @@ from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.lanes import ABREAST
 from asbc.kernels.topk import keep_nearest
+from asbc.neighbors.outline import OUTLINED_ROWS, find_directions, outline_some
 from asbc.validation import Floats
 
 TILE = 512  # rows, and columns, of a tile at most: one megabyte of products, which stays in the cache of a core
+SORTED_ROWS = 4096  # from so many rows on, near ones are first put side by side
+# Pairs of blocks, for each block, that are multiplied as they are before outlines are used: at first nearly every row
+# is among the nearest so far.
+WHOLE_TURNS = 3
+
+
+def near_together(X: Floats, center: NDArray[Any], scale: float) -> NDArray[np.int64] | None:
+    """An order of the rows of X (n, d) in which near ones lie together, roughly; None where that is not worth it.
+
+    About as many rows as there will be tiles are drawn, and each row goes to the nearest of them. The order decides how
+    long a search takes, and nothing else. `center` (d,) and `scale` are as for :class:`Shifted`.
+    """
+    n = len(X)
+    if n < SORTED_ROWS:
+        return None
+    drawn = np.sort(np.random.default_rng(0).choice(n, n // TILE + 1, replace=False))
+    seeds = ((X[drawn] - center) * scale).astype(np.float32)
+    half = 0.5 * squared_lengths(seeds)
+    nearest = np.empty(n, np.int16 if len(seeds) < 2**15 else np.int64)  # NumPy sorts short numbers much faster
+
+    def assign(start):
+        here = slice(start, start + TILE)
+        nearest[here] = np.argmax(((X[here] - center) * scale).astype(np.float32) @ seeds.T - half, axis=1)
+
+    on_threads(range(0, n, TILE), assign)
+    return np.argsort(nearest, kind="stable")
 
 
 @functools.cache
@@ -59,17 +87,30 @@ class Shifted:
     half: NDArray[Any]
 
     @classmethod
-    def of(cls, X: Floats, center: NDArray[Any], scale: float, dtype: Any, padding: bool = False) -> Shifted:
+    def of(
+        cls,
+        X: Floats,
+        center: NDArray[Any],
+        scale: float,
+        dtype: Any,
+        padding: bool = False,
+        order: NDArray[np.int64] | None = None,
+    ) -> Shifted:
+        """Of the rows of X (n, d), in the `order` (n,) that is given, if any."""
         n, d = X.shape
         more = -n % ABREAST if padding else 0
         vectors = np.empty((n + more, d), dtype)
         half = np.full(n + more, np.inf, dtype)
         vectors[n:] = 0
-        for start in range(0, n, TILE):
-            part = X[start : min(start + TILE, n)] - center
+
+        def shift(start):
+            here = slice(start, min(start + TILE, n))
+            part = (X[here] if order is None else X[order[here]]) - center
             part *= part.dtype.type(scale)
-            vectors[start : start + len(part)] = part
-            half[start : start + len(part)] = 0.5 * squared_lengths(vectors[start : start + len(part)])
+            vectors[here] = part
+            half[here] = 0.5 * squared_lengths(vectors[here])
+
+        on_threads(range(0, n, TILE), shift)
         return cls(vectors, half)
 
 
@@ -113,20 +154,23 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
     values = np.full((m, kept), np.inf, rows.half.dtype)
     ids = np.full((m, kept), -1, np.int32)
     scratch = threading.local()
+    left = rows if queries is None else queries
 
-    def multiply(left, first_row, first_column):
+    def look(first_row, first_column, both=False, outlines=None, locks=()):
+        """Multiply two blocks, or their outlines, and, with these locks held, keep what is near."""
         if not hasattr(scratch, "tile"):
             scratch.tile, scratch.limits = np.empty(height * size, values.dtype), np.empty(size, values.dtype)
-        own = left.vectors[first_row : min(first_row + height, m)]
-        other = rows.vectors[first_column : first_column + size]
+        here, there = slice(first_row, min(first_row + height, m)), slice(first_column, first_column + size)
+        own, other = left.vectors[here], rows.vectors[there]
+        factors = (own, other) if outlines is None else (outlines[here], outlines[there])
         tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
-        return np.matmul(own, other.T, out=tile)
-
-    def look(tile, left, first_row, first_column, both):
-        numbers = np.arange(first_row, first_row + len(tile))
-        half = rows.half[first_column : first_column + tile.shape[1]]
-        own_half = left.half[first_row : first_row + len(tile)]
-        keep_nearest(tile, numbers, first_column, half, own_half, both, values, ids, scratch.limits)
+        np.matmul(factors[0], factors[1].T, out=tile)
+        numbers, halves = np.arange(here.start, here.stop), (rows.half[there], left.half[here])
+        outlined = outlines is not None
+        with ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            keep_nearest(tile, numbers, first_column, *halves, both, own, other, outlined, values, ids, scratch.limits)
 
     threads = get_num_threads()
     if queries is None:
@@ -134,21 +178,45 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
         blocks = -(-n // size)
         locks = [threading.Lock() for _ in range(blocks)]
 
-        def pair(task):
-            i, j = task
-            tile = multiply(rows, i * size, j * size)
-            with locks[i], locks[j] if i != j else threading.Lock():  # always the lower number first
-                look(tile, rows, i * size, j * size, i != j)
+        outlines = _outlines(rows, m, kept)
 
-        # Blocks meet themselves first, so that the limits are near the truth early where near rows lie together.
-        on_threads([(i, i + apart) for apart in range(blocks) for i in range(blocks - apart)], pair)
+        def pair(task):
+            turn, (i, j) = task
+            own_locks = [locks[number] for number in sorted({i, j})]  # always the lower number first
+            look(i * size, j * size, i != j, outlines if turn >= WHOLE_TURNS * blocks else None, own_locks)
+
+        on_threads(enumerate(_nearest_first(rows.vectors, size)), pair)
     else:
         size = TILE
         height = min(TILE, max(64, -(-m // threads)))  # few queries too are shared among all threads
 
         def strip(first_row):
             for first_column in range(0, n, size):
-                look(multiply(queries, first_row, first_column), queries, first_row, first_column, False)
+                look(first_row, first_column)
 
         on_threads(range(0, m, height), strip)
     return values, ids
+
+
+def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:
+    """All pairs of blocks of `size` vectors, those of a block with itself first, then by how near their middles are."""
+    middles = np.array([vectors[start : start + size].mean(axis=0) for start in range(0, len(vectors), size)])
+    half = 0.5 * squared_lengths(middles)
+    apart = half[:, None] + half - middles @ middles.T
+    np.fill_diagonal(apart, -np.inf)
+    first, second = np.triu_indices(len(middles))
+    turn = np.argsort(apart[first, second], kind="stable")
+    return list(zip(first[turn].tolist(), second[turn].tolist(), strict=True))
+
+
+def _outlines(rows: Shifted, n: int, kept: int) -> NDArray[np.float32] | None:
+    """Outlines of the rows, of which the last ones beyond n are padding; None where they would not save time."""
+    if rows.half.dtype != np.float32:
+        return None
+    directions = find_directions(rows.vectors[:n], rows.half[:n], kept)
+    if directions is None:
+        return None
+    out = np.empty((len(rows.vectors), directions.shape[1] + 1), np.float32)
+    some = [slice(start, start + OUTLINED_ROWS) for start in range(0, len(out), OUTLINED_ROWS)]
+    on_threads(some, lambda part: outline_some(part, rows.vectors, directions, out))
+    return out

@@ -19,7 +19,7 @@ SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists wi
 # What a distance costs in inverted lists, where one in exact search costs 1. There a product serves both of its rows;
 # here it serves one, the queries of a list are copied together, and products are smaller. At 100,000 x 384 with long
 # lists it was 3.4.
-LIST_COST = 3.5
+LIST_COST = 5.5
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
 # together reach it.

@@ -18,9 +18,10 @@ def halves(X, length):
     return np.r_[0.5 * (X**2).sum(axis=1), np.full(length - len(X), np.inf)].astype(X.dtype)
 
 
+@pytest.mark.parametrize("outlined", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", [16, 64, 500])
-def test_nearest_rows_of_queries(dtype, width):
+def test_nearest_rows_of_queries(dtype, width, outlined):
     rng = np.random.default_rng(0)
     X, Q = rng.normal(size=(500, 6)).astype(dtype), rng.normal(size=(20, 6)).astype(dtype)
     squared = ((Q[:, None].astype(float) - X[None]) ** 2).sum(axis=2)
@@ -31,8 +32,21 @@ def test_nearest_rows_of_queries(dtype, width):
         length = -(-len(part) // ABREAST) * ABREAST
         tile = np.full((20, length), np.nan, dtype)
         tile[:, : len(part)] = Q @ part.T
+        if outlined:  # a tile of bounds of the products
+            tile[:, : len(part)] += rng.exponential(size=(20, len(part)))
         keep_nearest(
-            tile, numbers, first, halves(part, length), halves(Q, 20), False, values, ids, np.empty(length, dtype)
+            tile,
+            numbers,
+            first,
+            halves(part, length),
+            halves(Q, 20),
+            False,
+            Q,
+            part,
+            outlined,
+            values,
+            ids,
+            np.empty(length, dtype),
         )
     assert np.array_equal(np.sort(ids[numbers]), np.sort(np.argsort(squared, axis=1)[:, :KEPT]))
     np.testing.assert_allclose(values[numbers], np.take_along_axis(squared, ids[numbers], axis=1), rtol=1e-4)
@@ -40,7 +54,8 @@ def test_nearest_rows_of_queries(dtype, width):
     assert (np.delete(ids, numbers, axis=0) == -1).all()
 
 
-def test_one_product_serves_both_sides():
+@pytest.mark.parametrize("outlined", [False, True])
+def test_one_product_serves_both_sides(outlined):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(48, 4))
     squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
@@ -49,12 +64,15 @@ def test_one_product_serves_both_sides():
     first, second = slice(0, 16), slice(16, 48)
     for rows, columns in ((first, first), (second, second), (first, second)):
         keep_nearest(
-            X[rows] @ X[columns].T,
+            X[rows] @ X[columns].T + outlined * rng.exponential(size=(len(X[rows]), len(X[columns]))),
             np.arange(48)[rows],
             columns.start,
             half[columns],
             half[rows],
             rows != columns,
+            X[rows],
+            X[columns],
+            outlined,
             values,
             ids,
             np.empty(48),
@@ -65,7 +83,9 @@ def test_one_product_serves_both_sides():
 def test_fewer_columns_than_places():
     values, ids = lists(2, float)
     half = halves(np.ones((2, 1)), ABREAST)
-    keep_nearest(np.zeros((2, ABREAST)), np.arange(2), 10, half, half[:2], False, values, ids, np.empty(ABREAST))
+    X = np.zeros((2, 1))
+    tile, limits = np.zeros((2, ABREAST)), np.empty(ABREAST)
+    keep_nearest(tile, np.arange(2), 10, half, half[:2], False, X, X, False, values, ids, limits)
     assert set(ids[0]) == {-1, 10, 11}
     assert np.isinf(values[:, 0]).all()
 

@@ -1,0 +1,93 @@
+"""Rows in a few coordinates: enough to tell of most pairs of rows that they are not near each other.
+
+Seen from their mean, most embeddings lie mostly along a few directions. The outline of a row x is its coordinates along
+m of them, and one more number, the length of what these leave out. The product of two outlines is never less than that
+of the rows, because the parts that are left out have at most the product of their lengths. So where the outlines'
+product is too small for two rows to be near, the rows' is too; and it takes m + 1 multiplications in place of d. Only
+for the few pairs that are left are the rows themselves multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LADDER = (16, 32, 48, 64, 96, 128)  # numbers of directions that are tried
+SUBSPACE_ROUNDS = 3  # of a power iteration; more would find directions that are hardly better
+FEWEST_PRODUCTS = 2e10  # multiplications, by rows themselves, below which finding directions is not worth its time
+DIRECTION_ROWS = 2048  # rows that the directions are found from, and that outlines are tried against
+TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every length
+# What the product of two rows costs, alone, where one of the same length in a matrix product costs 1: about 6. Either row
+# may call for it, and more pairs are left while the nearest rows so far are not yet the nearest of all.
+ALONE = 16.0
+WORTH = 0.8  # outlines are used where they cost at most this share of the rows' own products
+OUTLINED_ROWS = 2048  # rows whose outlines are worked out together
+
+
+def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArray[np.float64] | None:
+    """The directions (d, m) that make finding the `kept` nearest of each row the quickest; None for no outlines.
+
+    Parameters
+    ----------
+    rows : (n, d), half : (n,)
+        The rows, seen from about their mean, and half their squared lengths.
+    kept : int
+
+    Returns
+    -------
+    (d, m) float64, or None
+        Chosen on samples. It decides how long the search takes, and nothing else.
+    """
+    n, d = rows.shape
+    lengths = [m for m in LADDER if m <= d // 2]
+    if float(n) * n * d < FEWEST_PRODUCTS or kept >= n or not lengths:
+        return None
+    rng = np.random.default_rng(0)
+    seen, tried = (np.sort(rng.choice(n, min(n, count), replace=False)) for count in (DIRECTION_ROWS, TRIED_ROWS))
+    directions = _main_directions(rows[seen], lengths[-1], rng)
+    distances = half[tried, None] + half - rows[tried] @ rows.T
+    limits = np.partition(distances, kept - 1, axis=1)[:, kept - 1, None]
+    own, other = outlines(rows[tried], directions), outlines(rows[seen], directions)
+    costs = []
+    for m in lengths:
+        products = own[:, :m] @ other[:, :m].T + _left_out(own, m)[:, None] * _left_out(other, m)
+        possible = half[tried, None] + half[seen] - products < limits
+        costs.append(m + 1 + ALONE * d * float(possible.mean()))
+    best = int(np.argmin(costs))
+    return np.ascontiguousarray(directions[:, : lengths[best]]) if costs[best] < WORTH * d else None
+
+
+def _main_directions(rows: NDArray[Any], m: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Directions (d, m), at right angles, along which the rows (n, d) are about the longest, the main one first."""
+    gram = (rows.T @ rows).astype(np.float64)
+    basis = rng.normal(size=(len(gram), m))
+    for _ in range(SUBSPACE_ROUNDS):
+        basis = np.linalg.qr(gram @ basis)[0]
+    _, within = np.linalg.eigh(basis.T @ gram @ basis)
+    return np.linalg.qr(basis @ within[:, ::-1])[0]
+
+
+def _left_out(made: NDArray[np.float32], m: int) -> NDArray[np.float32]:
+    """The lengths (n,) of what the first m numbers of outlines leave out."""
+    return np.sqrt(np.square(made[:, m:]).sum(axis=1))
+
+
+def outlines(vectors: NDArray[Any], directions: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The outlines (n, m + 1) of vectors (n, d), rounded to single precision."""
+    out = np.empty((len(vectors), directions.shape[1] + 1), np.float32)
+    outline_some(slice(0, len(vectors)), vectors, directions, out)
+    return out
+
+
+def outline_some(some: slice, vectors: NDArray[Any], directions: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+    """Write the outlines of some of the vectors (n, d) to `out` (n, m + 1).
+
+    In double precision, so that their rounding to single is all that a bound on errors has to reckon with.
+    """
+    part = vectors[some].astype(np.float64)
+    along = part @ directions
+    left_out = np.einsum("ij,ij->i", part, part) - np.einsum("ij,ij->i", along, along)
+    out[some, :-1] = along
+    out[some, -1] = np.sqrt(np.maximum(left_out, 0.0))
