@@ -19,8 +19,8 @@ SUBSPACE_ROUNDS = 3  # of a power iteration; more would find directions that are
 FEWEST_PRODUCTS = 2e10  # multiplications, by rows themselves, below which finding directions is not worth its time
 DIRECTION_ROWS = 2048  # rows that the directions are found from, and that outlines are tried against
 TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every length
-# What the product of two rows costs, alone, where one of the same length in a matrix product costs 1: about 6. Either row
-# may call for it, and more pairs are left while the nearest rows so far are not yet the nearest of all.
+# What the product of two rows costs, alone, where one of the same length in a matrix product costs 1: about 6. Either
+# row may call for it, and more pairs are left while the nearest rows so far are not yet the nearest of all.
 ALONE = 16.0
 WORTH = 0.8  # outlines are used where they cost at most this share of the rows' own products
 OUTLINED_ROWS = 2048  # rows whose outlines are worked out together
