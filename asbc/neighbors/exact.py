@@ -89,7 +89,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
     values, ids = nearest_candidates(columns, queries, kept)
     if order is not None:
         back = np.argsort(order)
-        values, ids, lengths = values[back], order[ids[back]], lengths[back]
+        values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
     # The largest value kept is at most that of any row that is not a candidate.
     largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
     error = rounding_error(d, lengths + largest, dtype)
