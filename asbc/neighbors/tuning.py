@@ -17,7 +17,7 @@ from asbc.validation import Floats
 FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
 # What a distance costs in inverted lists, where one in exact search costs 1. There a product serves both of its rows,
-# and outlines spare most of it; here it serves one, the queries of a list are copied together, and products are smaller.
+# and outlines spare most of it; here it serves one, the queries of a list are copied together, and products are small.
 LIST_COST = 5.5
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
