@@ -8,8 +8,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: thre
 import numpy as np
 import pytest
 
-import asbc
-
 HERE = Path(__file__).parent
 # Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
 SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report", "runs", "train")
@@ -67,6 +65,18 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             return group_of(nodeid)
 
+        def remove_node(self, node):
+            """If a worker died, others do what it has left. Groups that it had finished are not handed out again."""
+            work = self.assigned_work[node]
+            self.assigned_work[node] = {group: tests for group, tests in work.items() if not all(tests.values())}
+            return super().remove_node(node)
+
+        def _reschedule(self, node):
+            """A worker begins a test when it knows the one after: with one test alone it would wait for ever."""
+            super()._reschedule(node)
+            if not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
+
     config.option.loadscopereorder = False  # as sorted above, and not by the number of tests
     return InGroups(config, log)
 
@@ -92,6 +102,8 @@ def clouds():
 @pytest.fixture(scope="session")
 def geometry(clouds):
     """(X, neighbors, dimension) at k = 30."""
+    import asbc  # here, since the process that hands out tests reads this file too
+
     X = clouds[0]
     neighbors = asbc.search_neighbors(X, 30)
     return X, neighbors, asbc.dim_mst(X, neighbors)
