@@ -7,6 +7,8 @@ second longer, and the first graph has to wait for every loop that it needs.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +17,15 @@ from numba import get_num_threads
 
 NODES_PER_TASK = 64  # nodes that one task works on at least: enough to be worth its workspace
 TASKS_PER_THREAD = 4  # of about equal size, so that no thread waits long for the others at the end
+
+
+@functools.cache
+def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work. Starting them takes most of a millisecond, which a small graph would notice.
+
+    A process that was forked has none of the threads of its parent, so each has its own.
+    """
+    return ThreadPoolExecutor(threads, thread_name_prefix="asbc")
 
 
 def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
@@ -27,6 +38,16 @@ def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: in
         kernel(0, count, *arguments)
         return
     step = -(-count // (least * threads * TASKS_PER_THREAD)) * least
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda first: kernel(first, min(first + step, count), *arguments), range(0, count, step)):
-            pass
+    ranges = iter(range(0, count, step))
+
+    def work() -> None:
+        for first in ranges:  # each thread takes what no other has taken
+            kernel(first, min(first + step, count), *arguments)
+
+    helping = [_helpers(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        for helper in helping:
+            if not helper.cancel():  # one that is still busy for somebody else is not needed any more
+                helper.result()

@@ -1,3 +1,6 @@
+import os
+import threading
+
 import numba
 import numpy as np
 import pytest
@@ -28,3 +31,27 @@ def test_what_goes_wrong_on_a_thread_is_told():
 
     with pytest.raises(ValueError, match="no room"):
         share_out(kernel, 1000)
+
+
+def test_several_callers_at_once_and_a_forked_process_get_their_work_done():
+    def kernel(first, last, times):
+        times[first:last] += 1
+
+    def call(times):
+        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+        for _ in range(20):
+            share_out(kernel, len(times), times, least=1)
+
+    counts = [np.zeros(1000, int) for _ in range(4)]
+    callers = [threading.Thread(target=call, args=(times,)) for times in counts]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all((times == 20).all() for times in counts)
+    child = os.fork()
+    if child == 0:
+        times = np.zeros(1000, int)
+        call(times)
+        os._exit(0 if (times == 20).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
