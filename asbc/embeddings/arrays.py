@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 
 _BLOCK = 1 << 24  # bytes looked at in one go, so that a memory map is never read into memory whole
 
+# Why what was pickled is refused, and how to save it otherwise.
+OBJECTS = (
+    "of Python objects, which are not read since they can run code; save labels as numbers with -1, or as strings with "
+    '"", where there is none: ["" if label is None else str(label) for label in labels]'
+)
+
 
 @dataclass(frozen=True)
 class Embeddings:
@@ -89,6 +95,8 @@ def read_array(path: Path) -> NDArray:
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
     except Exception as error:  # NumPy reads the header as Python code, which damaged can fail in many ways
+        if "Python objects" in str(error) or "Object arrays" in str(error):
+            raise ValueError(f"{path}: not a .npy file of plain numbers or strings but {OBJECTS}") from error
         raise ValueError(f"{path}: not a .npy file of plain numbers or strings ({error})") from error
 
 

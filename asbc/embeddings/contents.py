@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.embeddings.arrays import declared, fits_memory
+from asbc.embeddings.arrays import OBJECTS, declared, fits_memory
 from asbc.extras import needed
 
 if TYPE_CHECKING:
@@ -114,6 +114,10 @@ def npz_contents(source: Path | IO[bytes], origin: str) -> Contents:
             archive.open(entry).close()  # a damaged name differs from the one beside the data, and would hide an array
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         found = {entry.filename.removesuffix(".npy"): declared(archive, entry) for entry in entries}
+
+    for name, (shape, dtype, _) in found.items():
+        if dtype.hasobject and len(shape) == 1:
+            log.warning("%s: %s is left out, an array %s", origin, name, OBJECTS)
 
     def get(name: str) -> NDArray:
         if name not in found:

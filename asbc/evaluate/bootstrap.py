@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.kernels.poisson import UNKNOWN, poisson_counts, unit_counts
+from asbc.kernels.poisson import UNKNOWN, four_counts, poisson_counts, unit_counts
 from asbc.validation import seed_number, whole_number
 
 ROWS = 250  # draws worked on at a time, which bounds the memory
@@ -101,6 +101,7 @@ class _Stream:
         self.after_trials = self.rng.bit_generator.state
         self.uniforms = np.empty(0)
         self.units = np.empty(0, np.uint8)
+        self.fours = np.empty(0, np.uint32)
 
     def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type) -> Iterator[NDArray[Any]]:
         """Blocks of (rows, kinds) counts, `n_boot` rows in all."""
@@ -117,7 +118,7 @@ class _Stream:
         for rows in blocks:
             out: NDArray[Any] = np.empty((rows, len(rates)), dtype)
             self._extend(wanted)
-            while (end := poisson_counts(self.uniforms, self.units, place, rates, out)) < 0:
+            while (end := poisson_counts(self.uniforms, self.units, self.fours, place, rates, out)) < 0:
                 wanted += wanted // 4
                 self._extend(wanted)
             place = end
@@ -129,3 +130,4 @@ class _Stream:
         known = int(np.argmax(self.units == UNKNOWN)) if (self.units[-64:] == UNKNOWN).any() else len(self.units)
         self.uniforms = np.concatenate([self.uniforms, self.rng.random(wanted - len(self.uniforms))])
         self.units = np.concatenate([self.units[:known], unit_counts(self.uniforms, known)])
+        self.fours = four_counts(self.units)

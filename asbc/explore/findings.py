@@ -64,9 +64,9 @@ class Findings:
     shown : (m,) int64
         The nodes on the map: all of them, or a stratified sample.
     issues : LabelIssues or None
-        What neighbours say of each label; None without labels.
+        What neighbours say of each label; None without labels, and where no two nodes have the same.
     classes : ClassReport or None
-        Accuracy per class, and the classes that are confused; None without labels.
+        Accuracy per class, and the classes that are confused; None where `issues` is.
     supporters : list of arrays
         For the most doubtful labels, in their order, the neighbours that speak for the suggestion.
     placed_by_vectors : bool
@@ -167,9 +167,13 @@ def explore(
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
     codes, classes = _encoded(labels, source)
+    given = None if codes is None else decode_partial(codes, classes)
+    # Labels of which no two are the same are names: no neighbour can confirm one, and all would seem doubtful.
+    judged = codes is not None and int(np.bincount(codes[codes >= 0]).max()) > 1
+    codes = codes if judged else None
     with bar.step("describe"):
-        about = describe(source, None if codes is None else codes, vectors=vectors)
-        issues = None if codes is None else find_label_issues(source, decode_partial(codes, classes))
+        about = describe(source, codes, vectors=vectors)
+        issues = None if codes is None or given is None else find_label_issues(source, given)
         report = None if issues is None else judge_classes(issues)
         listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:SUSPECTS]
         supporters = [] if issues is None else supporting_neighbors(source, issues, listed)
@@ -178,7 +182,7 @@ def explore(
     named = [listed, *supporters, about.hubs, about.outliers[:OUTLIERS], *largest_groups(about)]
     shown = np.union1d(shown, np.concatenate(named))
     places = _places(source, vectors, shown, about.n, seed, bar)
-    nodes = _table(source, about, issues, shown, places)
+    nodes = _table(source, about, given, issues, shown, places)
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
             if len(column) != about.n:
@@ -217,11 +221,11 @@ def _places(source, vectors, shown, n, seed, bar) -> NDArray:
     return place_nodes(graph, chosen, seed=seed, progress=bar.terminal)
 
 
-def _table(source, about: Description, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
+def _table(source, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
     n = about.n
     columns: dict[str, Any] = {"node": np.arange(n)}
-    if issues is not None:
-        columns["label"] = _words(issues.given)
+    if given is not None:
+        columns["label"] = _words(given)
     for name, values in (("x", places[:, 0]), ("y", places[:, 1])):
         column = np.full(n, np.nan, np.float32)
         column[shown] = values

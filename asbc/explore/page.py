@@ -224,7 +224,11 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
             "lead": _lead(found),
             "ways": ways,
-            "search_hint": "id, label or text" if "text" in found.nodes else "id or label" if labelled else "id",
+            "search_hint": "id, label or text"
+            if "text" in found.nodes
+            else "id or label"
+            if "label" in found.nodes
+            else "id",
             "map_note": _map_note(found),
             "cards": sections.cards(),
             "panels": panels,
@@ -288,11 +292,9 @@ def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
 
 def _classes(found: Findings) -> dict[str, dict[str, list]]:
     """Columns of classes, as the names of these and the place of every node's among them, -1 for none."""
-    if found.issues is None:
-        return {}
     nodes = found.nodes.iloc[found.shown]
     coded = {}
-    for key in ("label", "suggested"):
+    for key in [name for name in ("label", "suggested") if name in nodes]:
         codes, names = pd.factorize(nodes[key])
         coded[key] = {"names": names.tolist(), "codes": codes.tolist()}
     return coded
@@ -347,9 +349,16 @@ def _lead(found: Findings) -> str:
         said.append(
             f"{about.n_labelled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
         )
+    elif "label" in found.nodes:
+        said.append("no two nodes have the same label, so labels are shown as names and not judged")
     copies, remote = len(about.duplicates.redundant), len(about.outliers)
     said.append(f"{counted(copies, 'near-duplicate')} and {counted(remote, 'outlier')}")
     return "; ".join(said) + "."
+
+
+def _search_hint(found: Findings) -> str:
+    *first, last = ["id", *(name for name in ("label", "text") if name in found.nodes)]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _map_note(found: Findings) -> str:

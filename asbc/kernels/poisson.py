@@ -50,7 +50,40 @@ def unit_counts(uniforms, begin):
 
 
 @njit(cache=True)
-def poisson_counts(uniforms, units, place, rates, out):
+def four_counts(units):
+    """For every place of the stream: the four counts of rate 1 that follow each other from there, in one number.
+
+    Each next count waits for the one before, which says where it begins. Four at a time, that is a quarter of the
+    waiting.
+
+    Parameters
+    ----------
+    units : (m,) uint8
+        :func:`unit_counts` of the whole stream.
+
+    Returns
+    -------
+    (m,) uint32
+        Five bits per count, and above them how many places the four take; 0 where one is too large or unknown.
+    """
+    m = len(units)
+    out = np.zeros(m, np.uint32)
+    for start in range(m):
+        place = start
+        packed = 0
+        for number in range(4):
+            if place >= m or units[place] > 31:
+                packed = -1
+                break
+            packed |= np.int64(units[place]) << (5 * number)
+            place += np.int64(units[place]) + 1
+        if packed >= 0:
+            out[start] = packed | (place - start) << 20
+    return out
+
+
+@njit(cache=True)
+def poisson_counts(uniforms, units, fours, place, rates, out):
     """Fill rows with counts, one column per rate, reading the stream from `place` on.
 
     Parameters
@@ -58,6 +91,8 @@ def poisson_counts(uniforms, units, place, rates, out):
     uniforms : (m,) float64
     units : (m,) uint8
         :func:`unit_counts` of the whole stream: most rates are 1, and those need not be worked out again.
+    fours : (m,) uint32
+        :func:`four_counts` of it.
     place : int
     rates : (kinds,) int64, 1 or more
     out : (rows, kinds) float32 or float64
@@ -68,16 +103,32 @@ def poisson_counts(uniforms, units, place, rates, out):
         Where the stream was left; -1 if it is too short.
     """
     m = len(uniforms)
+    kinds = len(rates)
+    ones = np.zeros(kinds + 1, np.int64)  # how many rates of 1 follow each other from here
+    least = np.empty(kinds)
+    for kind in range(kinds - 1, -1, -1):
+        if rates[kind] == 1:
+            ones[kind] = ones[kind + 1] + 1
+        least[kind] = math.exp(-float(rates[kind]))
     for row in range(out.shape[0]):
-        for kind in range(len(rates)):
+        kind = 0
+        while kind < kinds:
             rate = rates[kind]
+            if ones[kind] >= 4 and place < m and fours[place] != 0:
+                packed = np.int64(fours[place])
+                out[row, kind] = packed & 31
+                out[row, kind + 1] = packed >> 5 & 31
+                out[row, kind + 2] = packed >> 10 & 31
+                out[row, kind + 3] = packed >> 15 & 31
+                place += packed >> 20
+                kind += 4
+                continue
             if rate == 1:
                 if place >= m or units[place] == UNKNOWN:
                     return -1
                 count = np.int64(units[place])
                 place += count + 1
             elif rate < 10:
-                least = math.exp(-float(rate))
                 product = 1.0
                 count = np.int64(-1)
                 while True:
@@ -86,13 +137,14 @@ def poisson_counts(uniforms, units, place, rates, out):
                     product *= uniforms[place]
                     place += 1
                     count += 1
-                    if product <= least:
+                    if product <= least[kind]:
                         break
             else:
                 count, place = _large_count(uniforms, place, float(rate))
                 if place < 0:
                     return -1
             out[row, kind] = count
+            kind += 1
     return place
 
 

@@ -166,3 +166,17 @@ def test_labels_that_are_none_or_no_labels(caplog):
     for bad in (np.array([0.5, 1.0]), np.array(["a", 1], dtype=object), np.array([{}], dtype=object)):
         with pytest.raises(ValueError, match="here: labels must be integers or strings, got"):
             plain_labels(bad, "here")
+
+
+def test_pickled_labels_are_told_how_to_be_saved(tmp_path, caplog):
+    X, labels = np.random.default_rng(0).normal(size=(4, 3)), np.array(["a", None, "b", "a"], dtype=object)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", labels, allow_pickle=True)
+    with pytest.raises(ValueError, match=r"y\.npy: .* Python objects, .* save labels as numbers with -1"):
+        read_vectors(tmp_path / "x.npy", tmp_path / "y.npy")
+    np.savez(tmp_path / "xy.npz", x=X, y=labels)
+    with caplog.at_level("WARNING", "asbc"):
+        assert read_vectors(tmp_path / "xy.npz")[1] is None
+    assert "xy.npz: y is left out, an array of Python objects" in caplog.text
+    np.save(tmp_path / "y.npy", ["" if label is None else str(label) for label in labels])  # as the message says
+    assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npy")[1].tolist() == ["a", "", "b", "a"]

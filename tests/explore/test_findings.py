@@ -10,6 +10,7 @@ from scipy import sparse
 
 import asbc
 from asbc.explore import explore, findings
+from asbc.explore.colors import colorings
 from asbc.explore.layout import strengths
 from asbc.explore.page import render
 from asbc.explore.sample import LEAST, stratified_share
@@ -62,9 +63,21 @@ def test_the_table_is_what_the_library_says(made):
 def test_any_labels(labels, still, request):
     found = explore(curved_clouds(60)[0], labels)
     nothing = labels is None or pd.Series(list(labels), dtype=object).replace({-1: None, "": None}).isna().all()
-    assert (found.issues is None) == ("label" not in found.nodes) == nothing
+    names = request.node.callspec.id == "singletons"  # no neighbour can confirm one of them
+    assert ("label" not in found.nodes) == nothing
+    assert (found.issues is None) == (nothing or names)
     if request.node.callspec.id in ("none", "one class", "singletons"):
-        assert ('id="labels"' in render(found, "any")) != nothing
+        page = render(found, "any")
+        assert ('id="labels"' in page) == (not nothing and not names)
+        assert ("no two nodes have the same label" in page) == names
+        assert ("id or label" in page) != nothing
+
+
+def test_the_legend_counts_as_people_do(still):
+    labels = [f"class {number}" for number in (10, 2, 1, 33, 4)] * 12 + ["class 007"] * 14
+    (way,) = [way for way in colorings(explore(curved_clouds(90)[0][:74], labels)) if way.key == "label"]
+    assert [entry.name for entry in way.legend] == [f"class {n}" for n in ("007", 1, 2, 4, 10, 33)]
+    assert [entry.count for entry in way.legend] == [14, 12, 12, 12, 12, 12]
 
 
 def test_too_few_vectors_and_labels_of_another_length(still):
