@@ -7,6 +7,7 @@ import nbformat
 from nbclient import NotebookClient
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+COMPILING = "asbc: compiling"  # said once, by whoever runs a version first
 HERE = Path(__file__).parent
 SOURCES = sorted(path for path in HERE.glob("*.py") if path.name != Path(__file__).name)
 
@@ -30,5 +31,6 @@ if __name__ == "__main__":
         for cell in notebook.cells:  # a slider is nothing without a kernel; the figures above it stay
             if cell.cell_type == "code":
                 cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+                cell.outputs = [output for output in cell.outputs if not output.get("text", "").startswith(COMPILING)]
         nbformat.write(notebook, target)
         print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB")

@@ -17,7 +17,7 @@ _BLOCK = 1 << 24  # bytes looked at in one go, so that a memory map is never rea
 # Why what was pickled is refused, and how to save it otherwise.
 OBJECTS = (
     "of Python objects, which are not read since they can run code; save labels as numbers with -1, or as strings with "
-    '"", where there is none: ["" if label is None else str(label) for label in labels]'
+    '"", where there is none: ["" if label is None or label != label else str(label) for label in labels]'
 )
 
 

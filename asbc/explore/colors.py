@@ -115,7 +115,9 @@ def _classes(names: NDArray, key: str, title: str, note: str) -> Coloring:
     known = np.array([name is not None for name in names], dtype=bool)
     classes, codes, counts = np.unique(names[known].astype(str), return_inverse=True, return_counts=True)
     # The most frequent first: they get the clearest colours. Among equals 2 comes before 10.
-    order = np.array(sorted(range(len(classes)), key=lambda c: (-counts[c], _in_order(str(classes[c])))), dtype=np.int64)
+    order = np.array(
+        sorted(range(len(classes)), key=lambda c: (-counts[c], _in_order(str(classes[c])))), dtype=np.int64
+    )
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     values = np.full(len(names), np.nan, dtype=np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from asbc.embeddings.arrays import OBJECTS
 from asbc.embeddings.reading import plain_labels, read_vectors
 
 X = np.array([[0.5, 1.25], [2.0, -1.0], [0.0, 3.5], [4.25, 0.75]])
@@ -169,7 +170,7 @@ def test_labels_that_are_none_or_no_labels(caplog):
 
 
 def test_pickled_labels_are_told_how_to_be_saved(tmp_path, caplog):
-    X, labels = np.random.default_rng(0).normal(size=(4, 3)), np.array(["a", None, "b", "a"], dtype=object)
+    X, labels = np.random.default_rng(0).normal(size=(4, 3)), np.array(["a", None, np.nan, "a"], dtype=object)
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", labels, allow_pickle=True)
     with pytest.raises(ValueError, match=r"y\.npy: .* Python objects, .* save labels as numbers with -1"):
@@ -178,5 +179,6 @@ def test_pickled_labels_are_told_how_to_be_saved(tmp_path, caplog):
     with caplog.at_level("WARNING", "asbc"):
         assert read_vectors(tmp_path / "xy.npz")[1] is None
     assert "xy.npz: y is left out, an array of Python objects" in caplog.text
-    np.save(tmp_path / "y.npy", ["" if label is None else str(label) for label in labels])  # as the message says
-    assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npy")[1].tolist() == ["a", "", "b", "a"]
+    code = OBJECTS[OBJECTS.index("[") :]  # what the message advises
+    np.save(tmp_path / "y.npy", eval(code, {"labels": labels}))
+    assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npy")[1].tolist() == ["a", "", "", "a"]
