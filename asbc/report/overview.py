@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
@@ -41,8 +42,9 @@ def overview_html(findings: Sequence[Findings], drawn: Sequence[tuple[Figure, Pi
 
 
 def _methods(name: str, measure: str, findings: Sequence[Findings], answers: Sequence[Answer | None]) -> str:
-    methods = list(dict.fromkeys(method for a in answers if a for method in _in_order(a)))
-    head = "".join(f"<th>{escape(full_label(method)).replace('-', '&#8209;')}</th>" for method in methods)
+    times = Counter(method for a in answers if a for method in _in_order(a))
+    methods = sorted(times, key=lambda method: -times[method])  # those that most rows have stand where all readers look
+    head = "".join(f"<th>{_unbroken(full_label(method))}</th>" for method in methods)
     rows = []
     for found, given in zip(findings, answers, strict=True):
         cells = "".join(_cell(given, method) for method in methods)
@@ -66,8 +68,18 @@ def _cell(given: Answer | None, method: str) -> str:
     if given.sure and (method == best or method in ranking.alike):
         kind = ' class="top clear"' if given.clear else ' class="top"'
     gap = ranking.gaps.get((method, BASE))
-    below = "" if gap is None else f"<small>{minus(f'{gap.difference:+.3f}')}</small>"
+    below = "" if gap is None else f"<small>{minus(_signed(gap.difference))}</small>"
     return f"<td{kind}>{ranking.means[method]:.3f}{below}</td>"
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.3f}"
+    return text if float(text) else text[1:]  # nothing has no sign
+
+
+def _unbroken(text: str) -> str:
+    """Escaped, with hyphens at which no line breaks: NNK-σ is one word."""
+    return escape(text).replace("-", "&#8209;")
 
 
 def _claims(findings: Sequence[Findings]) -> str:
@@ -76,7 +88,7 @@ def _claims(findings: Sequence[Findings]) -> str:
     rows = []
     for lines in zip(*(found.claims for found in findings), strict=True):
         cells = "".join(f"<td>{verdict_html(claim)}</td>" for claim in lines)
-        rows.append(f'<tr><td class="text">{escape(lines[0].text)}</td>{cells}</tr>')
+        rows.append(f'<tr><td class="text">{_unbroken(lines[0].text)}</td>{cells}</tr>')
     return (
         '<h2 id="claims">The claims, side by side</h2><div class="scroll"><table>'
         f"<thead><tr><th>claim</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"

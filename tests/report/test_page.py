@@ -105,6 +105,20 @@ def test_several_data_sets_stand_side_by_side(tmp_path):
     assert "side by side" in text and "&lt;b&gt;other" in text and "<b>" not in text
 
 
+def test_methods_that_most_data_sets_have_come_first(tmp_path):
+    first = {"knn": 0.8, "self_tuning_nnk": 0.9, "nnk_sigma": 0.95}
+    for name, accuracy in (("a", first), ("b", {"knn": 0.8, "nnk_sigma": 0.8}), ("c", {"knn": 0.7, "nnk_sigma": 0.9})):
+        rows = [row | {"dataset": name} for row in rows_of(accuracy)]
+        write_run(tmp_path, "loo", rows, dataset=name)
+    text = make_report([tmp_path]).read_text()
+    (matrix,) = re.findall(r'<table class="matrix">.*?</table>', text, re.S)
+    heads = re.findall(r"<th>(.*?)</th>", matrix)
+    assert heads == ["leave-one-out accuracy", "kNN", "NNK&#8209;σ", "self tuning (NNK)"]
+    # What is equal has no sign.
+    assert "<small>0.000</small>" in matrix and "<small>+0." in matrix and "0.000</small>" in matrix
+    assert "−0.000" not in matrix and "+0.000" not in matrix
+
+
 def test_the_same_results_give_the_same_page(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
     assert make_report([tmp_path], tmp_path / "a").read_bytes() == make_report([tmp_path], tmp_path / "b").read_bytes()
