@@ -11,33 +11,44 @@ import pytest
 HERE = Path(__file__).parent
 # Folders whose tests start processes, run experiments or import torch: not for the one-minute check.
 SLOW = ("embeddings", "experiments", "explore", "faults", "outofcore", "report", "runs", "train")
-# Folders whose tests share something that takes long to make: with several workers, one of them has it.
-TOGETHER = ("embeddings", "explore", "report", "train")
+# Tests that share something that takes long to make, by how their names begin: of several workers, one has it.
+TOGETHER = {
+    # A process to fork from that has imported torch, Lightning, timm and lightly.
+    "torch": (
+        "embeddings/",
+        "train/",
+        "learn/test_probe.py",
+        "faults/test_embeddings.py",
+        "test_contributing.py::test_an_encoder",
+    ),
+    # Runs of every experiment.
+    "report": ("report/",),
+    # What pynndescent and umap-learn compile in every process that uses them, and a browser.
+    "compilers": ("explore/", "evaluate/test_peers.py", "test_recipes.py"),
+}
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
 LONG = (
+    "torch",
     "test_types.py",
-    "embeddings",
+    "compilers",
     "report",
-    "test_notebooks.py",
-    "nn_descent",
     "runs",
-    "train",
+    "test_notebooks.py",
     "outofcore",
     "test_commands.py",
-    "test_contributing.py",
-    "test_conf.py",
     "faults",
-    "explore",
+    "test_conf.py",
+    "test_contributing.py",
 )
 
 
 def group_of(nodeid):
-    """The tests that one worker does one after another: those of a folder, of a file, or of a library's compiler."""
+    """The tests that one worker does one after another: those that share much, or those of a file."""
     if "[nn_descent" in nodeid:
-        return "nn_descent"
-    place = nodeid.partition("::")[0].removeprefix("tests/")
-    folder = place.partition("/")[0]
-    return folder if folder in TOGETHER else place
+        return "compilers"
+    name = nodeid.removeprefix("tests/")
+    shared = (group for group, begins in TOGETHER.items() if name.startswith(begins))
+    return next(shared, name.partition("::")[0])
 
 
 def pytest_addoption(parser):

@@ -7,7 +7,7 @@ the error shows what it printed.
 
 import atexit
 import functools
-import importlib
+import importlib.util
 import multiprocessing
 import os
 import runpy
@@ -25,7 +25,7 @@ ORDER = "print({'x', 'y', 'z'}, {'a', 'b', 'c'})"  # shows what a process's hash
 # What a process finds imported: nothing beyond the core; what experiments and reports need; what images need too.
 CORE = ("asbc.commands", "asbc.builder", "asbc.outofcore.command")
 RUNS = (*CORE, "asbc.runs.command", "asbc.report.command", "asbc.report.exhibit", "tests.outofcore.small")
-TORCH = (*RUNS, "asbc.embeddings.command", "asbc.embeddings.embedder", "asbc.train.command", "tests.embeddings.small")
+TORCH = (*RUNS, "asbc.embeddings.command", "asbc.train.command", "tests.embeddings.small", "tests.faults.embeds")
 
 
 class Forked:
@@ -81,6 +81,10 @@ class Forked:
         if self.returncode is None:
             os.kill(self.pid, number)
 
+    def kill(self):
+        """kill -9."""
+        self.send_signal(signal.SIGKILL)
+
 
 def run(target, words, **options):
     """Start a process, wait for it, and give its exit code, output and errors, as ``subprocess.run`` does."""
@@ -101,7 +105,8 @@ class _Server:
         self._codes = {}
         handle, self._errors = tempfile.mkstemp(prefix="fork-server-")
         command = [sys.executable, "-m", "tests.forked", str(there.fileno()), *modules]
-        env = {**ENVIRONMENT, "PYTHONHASHSEED": _another_hash_seed()}
+        # One thread, since those of torch do not survive a fork.
+        env = {**ENVIRONMENT, "PYTHONHASHSEED": _another_hash_seed(), "OMP_NUM_THREADS": "1"}
         with there:
             self._process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[there.fileno()], stderr=handle)
         atexit.register(self._end)
@@ -191,6 +196,7 @@ def _serve(connection):
                 for descriptor in (connection.fileno(), awake, wake):
                     os.close(descriptor)
                 return request
+            os.setpgid(child, child)  # a group of its own, as a shell gives it: who ends a group does not end the tests
             alive[child] = number
             connection.send(("started", child))
 
@@ -209,6 +215,7 @@ def _work(target, words, cwd, env, output):
         getattr(importlib.import_module(module), function)(*words)
         return
     sys.argv = [target, *words]
+    sys.modules["__main__"].__spec__ = None if target.endswith(".py") else importlib.util.find_spec(module)
     if target.endswith(".py"):
         sys.path.insert(0, os.path.dirname(target))
         runpy.run_path(target, run_name="__main__")
@@ -217,9 +224,10 @@ def _work(target, words, cwd, env, output):
 
 
 if __name__ == "__main__":
-    for _name in sys.argv[2:]:
+    _descriptor, *_names = sys.argv[1:]
+    for _name in _names:
         getattr(importlib.import_module(_name), "warm_up", int)()
     # A child goes on from here, so that it ends as any program does.
-    _request = _serve(Connection(int(sys.argv[1])))
+    _request = _serve(Connection(int(_descriptor)))
     if _request is not None:
         _work(*_request)

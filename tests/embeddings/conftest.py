@@ -70,7 +70,7 @@ def cifar(tmp_path, monkeypatch, rng, request):
 @pytest.fixture
 def server():
     server = Server(CONTENT)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield server
     server.shutdown()

@@ -5,17 +5,15 @@ and kills it at one of these. Most operations are killed just before they are do
 """
 
 import builtins
-import functools
 import io
 import os
-import pickle
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forked import Forked
+
 # What Python tells audit hooks of, and which argument of the event is the path.
 _AUDITED = {"os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0, "os.link": 1}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -47,45 +45,22 @@ def killed_at(number, target, arguments, folder, preload=()):
 
 def in_a_child(function, *arguments, preload=()):
     """Exit code and output of ``function(*arguments)`` in a process of its own, which may crash."""
-    with tempfile.TemporaryDirectory(prefix="child-") as notes:
-        return _forked(_told, (function, arguments, notes), notes, preload)
+    process = Forked(f"{function.__module__}:{function.__name__}", arguments, preload=preload)
+    output = "".join(process.communicate())
+    return process.returncode, output
 
 
 def _run(target, arguments, folder, stop, preload):
     with tempfile.TemporaryDirectory(prefix="killed-") as notes:
-        code, output = _forked(_watched, (target, arguments, os.path.realpath(folder), stop, notes), notes, preload)
-        return Path(notes, "operations").read_text().splitlines(), code, output
+        log = os.path.join(notes, "operations")
+        code, output = in_a_child(watch, target, arguments, os.path.realpath(folder), stop, log, preload=preload)
+        return Path(log).read_text().splitlines(), code, output
 
 
-def _forked(function, arguments, notes, preload):
-    zygote = _zygote(tuple(preload))
-    pickle.dump((function, arguments), zygote.stdin)
-    zygote.stdin.flush()
-    code = zygote.stdout.readline()
-    assert code, "the process that forks the others has ended"
-    return int(code), Path(notes, "output").read_text(errors="replace")
-
-
-@functools.lru_cache
-def _zygote(preload):
-    """It ends when this process does, since its standard input ends then."""
-    one_thread = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
-    command = [sys.executable, "-m", "tests.faults.zygote", *preload]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **one_thread}, **pipes)
-
-
-def _told(function, arguments, notes):
-    output = os.open(os.path.join(notes, "output"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for number in (1, 2):
-        os.dup2(output, number)
-    function(*arguments)
-
-
-def _watched(target, arguments, folder, stop, notes):
-    log = os.open(os.path.join(notes, "operations"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    _Watch(folder, stop, log).begin()
-    _told(target, arguments, notes)
+def watch(target, arguments, folder, stop, log):
+    """Call ``target(*arguments)``, note in the file `log` what it does to files in `folder`, and end at that number."""
+    _Watch(folder, stop, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)).begin()
+    target(*arguments)
 
 
 class _Watch:

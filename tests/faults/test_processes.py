@@ -10,7 +10,7 @@ import pytest
 
 from asbc.outofcore.engine import open_engine
 from asbc.outofcore.errors import EngineError
-from tests.faults.kills import ROOT
+from tests.forked import ROOT
 
 CODE = """
     import multiprocessing, sys

@@ -189,3 +189,13 @@ def build_until(step, monkeypatch, path, folder, **options):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver_module._Build, step, stop)
         build(path, folder, **options)
+
+
+def warm_up():
+    """Load what is compiled for builds and graphs, so that processes that are forked from this one find it."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "x.npy"), rng.normal(size=(N, 10)).astype(np.float32))
+        assert main([str(Path(folder, "x.npy")), str(Path(folder, "g")), *ARGUMENTS]) == 0
+    for kind in (np.float32, np.float64):
+        asbc.GraphBuilder(k_cand=12, metric="cosine").fit(rng.normal(size=(100, 6)).astype(kind))

@@ -140,7 +140,7 @@ def test_two_devices_train_one_network(tmp_path):
         [*words, "trainer.devices=2", "trainer.strategy=ddp_fork"],
         cwd=tmp_path,
         env=environment,
-        preload=["asbc.train.command"],
+        preload=TORCH,
     )
     output, said = run.communicate()
     assert run.returncode == 0, said
