@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(group_of(item.nodeid)))
+
+
+def pytest_collection_finish():
+    """What the tests import stays till their end, and is not looked through again for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _rank(group):

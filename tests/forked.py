@@ -7,6 +7,7 @@ the error shows what it printed.
 
 import atexit
 import functools
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -25,7 +26,7 @@ ORDER = "print({'x', 'y', 'z'}, {'a', 'b', 'c'})"  # shows what a process's hash
 # What a process finds imported: nothing beyond the core; what experiments and reports need; what images need too.
 CORE = ("asbc.commands", "asbc.builder", "asbc.outofcore.command")
 RUNS = (*CORE, "asbc.runs.command", "asbc.report.command", "asbc.report.exhibit", "tests.outofcore.small")
-TORCH = (*RUNS, "asbc.embeddings.command", "asbc.train.command", "tests.embeddings.small", "tests.faults.embeds")
+TORCH = (*RUNS, "asbc.embeddings.command", "asbc.embeddings.embedder", "asbc.train.command", "tests.embeddings.small")
 
 
 class Forked:
@@ -227,6 +228,8 @@ if __name__ == "__main__":
     _descriptor, *_names = sys.argv[1:]
     for _name in _names:
         getattr(importlib.import_module(_name), "warm_up", int)()
+    gc.collect()
+    gc.freeze()  # what is there now stays: otherwise each child would look through it, and copy it as it does
     # A child goes on from here, so that it ends as any program does.
     _request = _serve(Connection(int(_descriptor)))
     if _request is not None:

@@ -1,8 +1,5 @@
 """A small embedding for the fault tests."""
 
-import tempfile
-from pathlib import Path
-
 from asbc.embeddings.datamodule import EmbeddingDataModule
 from asbc.embeddings.embedder import embed
 from asbc.embeddings.store import Store
@@ -16,8 +13,3 @@ def run(cache):
     encoder = tiny_encoder()
     images = EmbeddingDataModule(Noise(9), transform=encoder.transform, image_size=(32, 32), batch_size=3)
     return embed(encoder, images, Store(cache), NAMES, {"accelerator": "cpu", "enable_progress_bar": False})
-
-
-def warm_up():
-    with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder))
