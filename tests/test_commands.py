@@ -70,7 +70,7 @@ def test_a_url_without_fsspec(tmp_path):
 @pytest.mark.parametrize(
     ("hidden", "code", "says"),
     [
-        (EXPERIMENTS, "import asbc.results", 'asbc.results needs hydra: pip install "asbc[experiments]"'),
+        (EXPERIMENTS, "import asbc.results", 'asbc.results needs filelock: pip install "asbc[experiments]"'),
         (
             ["pandas"],
             "from asbc.results import read_rows; read_rows('x')",
