@@ -202,6 +202,16 @@ def _serve(connection):
             connection.send(("started", child))
 
 
+def _warm_up(module):
+    """Call a module's function `warm_up`, if it has one, on one thread: others would not live on in what is forked."""
+    if hasattr(module, "warm_up"):
+        import numba
+
+        numba.set_num_threads(1)
+        module.warm_up()
+        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+
+
 def _work(target, words, cwd, env, output):
     for number in (1, 2):
         os.dup2(os.open(os.path.join(output, str(number)), os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -227,7 +237,7 @@ def _work(target, words, cwd, env, output):
 if __name__ == "__main__":
     _descriptor, *_names = sys.argv[1:]
     for _name in _names:
-        getattr(importlib.import_module(_name), "warm_up", int)()
+        _warm_up(importlib.import_module(_name))
     gc.collect()
     gc.freeze()  # what is there now stays: otherwise each child would look through it, and copy it as it does
     # A child goes on from here, so that it ends as any program does.
