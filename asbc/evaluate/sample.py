@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,10 +23,19 @@ from asbc.weights import Matrix, normalize_weights, sharpen
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What was worked out, and the seconds that it took, each by its key."""
+
+    results: dict[Hashable, Any] = field(default_factory=dict)
+    seconds: dict[Hashable, float] = field(default_factory=dict)
+
+
 class Sample:
     """A subsample of a data set, with neighbours, dimension, bandwidths, weights and graphs worked out on demand.
 
-    Each step is done once and kept, however many methods and tasks ask for it.
+    Each step is done once and kept, however many methods and tasks ask for it: in `own` what the seed has part in, in
+    `common` what it has not. Trials that draw the same nodes, as those of all nodes do, may share the latter.
 
     Parameters
     ----------
@@ -94,14 +104,9 @@ class Sample:
         self.seed = seed
         self.level = level
         self.trial = trial
+        self.own, self.common = Kept(), Kept()
         self._search = search
-        self._kept: dict[Hashable, Any] = {}
-        self._seconds: dict[Hashable, float] = {}
         self._told: set[Hashable] = set()
-
-    def go_on_from(self, other: Sample) -> None:
-        """Share all that is worked out with another sample of the same nodes and settings, from now on."""
-        self._kept, self._seconds = other._kept, other._seconds
 
     def first_time(self, key: Hashable) -> bool:
         """Whether this sample, not counting those that it shares with, is asked this for the first time."""
@@ -109,34 +114,50 @@ class Sample:
         self._told.add(key)
         return not told
 
-    def once(self, key: Hashable, work: Callable[[], T]) -> T:
+    def once(self, key: Hashable, work: Callable[[], T], *, seeded: bool = True) -> T:
         """The result of `work`, which is done at the first call only.
 
         The seconds it took are kept too, without those of the steps that it asked for in turn.
+
+        Parameters
+        ----------
+        key : hashable
+            What tells this result from all others.
+        work : callable
+        seeded : bool, default=True
+            Whether the seed or the number of the trial has part in the result. If not, it may come from another trial
+            that drew the same nodes.
         """
-        if key not in self._kept:
-            before = sum(self._seconds.values())
+        kept = self.own if seeded else self.common
+        if key not in kept.results:
+            before = self._spent()
             start = time.perf_counter()
-            self._kept[key] = work()
-            inner = sum(self._seconds.values()) - before
-            self._seconds[key] = time.perf_counter() - start - inner
-        return self._kept[key]
+            kept.results[key] = work()
+            inner = self._spent() - before
+            kept.seconds[key] = time.perf_counter() - start - inner
+        return kept.results[key]
+
+    def _spent(self) -> float:
+        return sum(self.own.seconds.values()) + sum(self.common.seconds.values())
+
+    def _seconds_of(self, key: Hashable) -> float:
+        return self.own.seconds.get(key, 0.0) + self.common.seconds.get(key, 0.0)
 
     @property
     def codes(self) -> NDArray[np.int64]:
         """(n,) class numbers from 0; -1 for nodes without a label."""
-        return self.once("codes", lambda: encode_partial(self.labels)[0])
+        return self.once("codes", lambda: encode_partial(self.labels)[0], seeded=False)
 
     @property
     def neighbors(self) -> Neighbors:
         """Neighbours of all nodes; with the distances among them, where those fit into memory."""
 
         def find() -> Neighbors:
-            found = self.once("search", lambda: self._search(self.X))
+            found = self.once("search", lambda: self._search(self.X), seeded=False)
             small = found.n * int(pair_count(found.k)) * 8 <= SHARED_BYTES
             return with_pairs(self.X, found) if small else found
 
-        return self.once("neighbors", find)
+        return self.once("neighbors", find, seeded=False)
 
     def kth_distance(self, k: int) -> NDArray[np.float64]:
         """(n,) distance to the k-th neighbour; where duplicates make it 0, the mean of those above 0."""
@@ -156,7 +177,7 @@ class Sample:
             assert found is not None
             return found
 
-        return self.once(("dimension", by), estimate)
+        return self.once(("dimension", by), estimate, seeded=_drawn(by))
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
         """Bandwidths that a rule chooses, matched to the sample's own estimate of dimension, or to `target`."""
@@ -167,7 +188,14 @@ class Sample:
             assert choice is not None
             return choice
 
-        return self.once(self._choice_key(bandwidth, target), choose)
+        return self.once(
+            self._choice_key(bandwidth, target), choose, seeded=_drawn(self.target if target is None else target)
+        )
+
+    def seeded(self, method: Method) -> bool:
+        """Whether the seed has part in the rows of a method: by its dimension, or because only its author can tell."""
+        by_dimension = method.weights == "blend" or (method.bandwidth is not None and method.bandwidth.uses_dimension)
+        return callable(method.weights) or (by_dimension and _drawn(self.target))
 
     def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
         return "bandwidth", key_of(bandwidth), self.target if target is None else target
@@ -193,17 +221,18 @@ class Sample:
             return normalize_weights(weights)
 
         key = ("weights", method.key)
-        rows = self.once(key, solve)
+        rows = self.once(key, solve, seeded=self.seeded(method))
         if not method.sharpen or method.bandwidth is None:
             return rows
         sigma = self.choice(method.bandwidth).sigma
-        return self.once((*key, "sharpened"), lambda: sharpen(rows, sigma))
+        return self.once((*key, "sharpened"), lambda: sharpen(rows, sigma), seeded=self.seeded(method))
 
     def graph(self, method: Method) -> Any:
         """(n, n) CSR graph of a method."""
         return self.once(
             ("graph", method.key, method.sharpen),
             lambda: to_graph(self.neighbors, self.weights(method), symmetrize=self.symmetrize),
+            seeded=self.seeded(method),
         )
 
     def seconds(self, method: Method, *, graph: bool = False) -> float:
@@ -216,9 +245,14 @@ class Sample:
                 keys.append((*base, "sharpened"))
         if graph:
             keys.append(("graph", method.key, method.sharpen))
-        return sum(self._seconds.get(key, 0.0) for key in keys)
+        return sum(self._seconds_of(key) for key in keys)
 
     @property
     def search_seconds(self) -> float:
         """Seconds that the search for neighbours took; 0 before it was done."""
-        return self._seconds.get("search", 0.0)
+        return self._seconds_of("search")
+
+
+def _drawn(estimator: Dimension) -> bool:
+    """Whether an estimate of dimension draws at random, and so depends on the seed."""
+    return estimator.estimator == "mst"

@@ -20,7 +20,7 @@ from asbc.evaluate.clustering import cluster
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.learn.labels import reveal
-from asbc.learn.propagation import propagate
+from asbc.learn.propagation import propagated_classes
 from asbc.learn.vote import loo_predict
 from asbc.weights import gaussian_weights, nnk_weights
 
@@ -232,10 +232,10 @@ class LabelPropagation(Task):
     ) -> tuple[NDArray[np.int64], float]:
         """The classes (n,) that nodes get, and the seconds that it took."""
         start = time.perf_counter()
-        found = propagate(
+        found = propagated_classes(
             graph, codes, shown, n_classes=classes, alpha=self.alpha, max_rounds=self.max_rounds, tol=self.tol
         )
-        return found.predicted, time.perf_counter() - start
+        return found, time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class Regret(Task):
             raise ValueError(f"regret is defined for gaussian and nnk weights; got {method.kind}")
         kind = str(method.weights)
         key = ("tuned", tuple(self.scales), self.k, kind)
-        tuned = sample.once(key, lambda: list(self._candidates(sample, kind)))
+        tuned = sample.once(key, lambda: list(self._candidates(sample, kind)), seeded=False)
         if sample.first_time(key):
             yield from tuned
         best = max(tuned, key=lambda score: score.value)

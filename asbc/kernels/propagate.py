@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, farthest, load, splat, store, where_positive
+from asbc.kernels.lanes import LANES, farthest, load, splat, store
+from asbc.kernels.singles import SINGLES, largest_size, load_singles, share_of, spread, store_singles
 from asbc.kernels.threads import share_out
 
 # Classes are worked on in strips of this many. Eight doubles fill one cache line, so reading the scores of a neighbour
@@ -49,10 +50,10 @@ def _round(indptr, indices, data, alpha, source, old, new, change):
 
 
 @njit(cache=True, nogil=True)
-def _propagate(first, last, indptr, indices, data, alpha, source, max_rounds, tol, out, rounds, change):
+def _propagate(first, last, indptr, indices, data, alpha, source, begin, max_rounds, tol, out, rounds, change):
     scratch = np.empty(LANES)
     for s in range(first, last):
-        old = source[s].copy()
+        old = begin[s].copy()
         new = np.empty_like(old)
         while rounds[s] < max_rounds and not change[s] < tol:
             change[s] = _round(indptr, indices, data, alpha, source[s], old, new, scratch)
@@ -61,7 +62,7 @@ def _propagate(first, last, indptr, indices, data, alpha, source, max_rounds, to
         out[s] = old
 
 
-def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
+def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begin=None):
     """Iterate F <- alpha * P @ F + source in every strip until its largest change is below tol.
 
     The scores of one class never enter those of another, so a strip runs all its rounds without waiting for others.
@@ -73,6 +74,8 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
     source : (strips, n, CLASSES_PER_STRIP) float64
     max_rounds : int
     tol : float
+    begin : (strips, n, CLASSES_PER_STRIP) float64 or None, default=None
+        What F is at first; None for the source.
 
     Returns
     -------
@@ -80,79 +83,121 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol):
     rounds : (strips,) int64
     change : (strips,) float64, the largest change in the last round
     """
-    return _on_strips(_propagate, (indptr, indices, data, alpha), source, max_rounds, tol)
-
-
-@njit(inline="always")
-def _share(part, whole):
-    """``part / whole`` lane by lane, 0 where the whole is 0: a class that is done, or has no label."""
-    return where_positive(whole, part / where_positive(whole, whole, splat(1.0)), splat(0.0))
-
-
-@njit(cache=True, nogil=True)
-def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_rounds, tol, out, rounds, change):
-    n = indptr.shape[0] - 1
-    shrink = splat(alpha)
-    scratch = np.empty(LANES)
-    rest = np.empty(n * LANES)  # by how much a round of the formula would change each score
-    step = np.empty(n * LANES)
-    image = np.empty(n * LANES)  # what the step does to the rest
-    for s in range(first, last):
-        scores = source[s].copy()
-        power = splat(0.0)
-        largest = splat(0.0)
-        for i in range(n):
-            fresh = shrink * _heard(indptr, indices, data, scores, i)  # scores are the source still
-            store(rest, i * LANES, fresh)
-            store(step, i * LANES, fresh)
-            power = power + splat(degree[i]) * (fresh * fresh)
-            largest = farthest(largest, fresh)
-        store(scratch, 0, largest)
-        change[s] = scratch.max()
-        rounds[s] = 1
-        while rounds[s] < max_rounds and not change[s] < tol:
-            along = splat(0.0)
-            for i in range(n):
-                own = load(step, i * LANES)
-                moved = own - shrink * _heard(indptr, indices, data, step, i)
-                store(image, i * LANES, moved)
-                along = along + splat(degree[i]) * (own * moved)
-            length = _share(power, along)
-            before = power
-            power = splat(0.0)
-            largest = splat(0.0)
-            for i in range(n):
-                store(scores, i * LANES, load(scores, i * LANES) + length * load(step, i * LANES))
-                left = load(rest, i * LANES) - length * load(image, i * LANES)
-                store(rest, i * LANES, left)
-                power = power + splat(degree[i]) * (left * left)
-                largest = farthest(largest, left)
-            turn = _share(power, before)
-            for i in range(n):
-                store(step, i * LANES, load(rest, i * LANES) + turn * load(step, i * LANES))
-            store(scratch, 0, largest)
-            change[s] = scratch.max()
-            rounds[s] += 1
-        out[s] = scores
-
-
-def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, tol):
-    """Where the rounds of :func:`propagate_strips` lead, by conjugate gradients: in about a third of the rounds.
-
-    P must be the rows of a symmetric matrix divided by their sums `degree` (n,), or empty: ``I - alpha P`` is then
-    symmetric and positive in the inner product that weighs node i by its degree. The scores on the way are no rounds of
-    the formula; `change` says how much one such round would still change them, which bounds their error.
-
-    Parameters and results are those of :func:`propagate_strips`.
-    """
-    return _on_strips(_conjugate, (indptr, indices, data, alpha, degree), source, max_rounds, tol)
-
-
-def _on_strips(kernel, arguments, source, max_rounds, tol):
     strips = len(source)
     flat = source.reshape(strips, -1)  # lanes live in flat arrays
+    start = flat if begin is None else begin.reshape(strips, -1)
     out = np.empty_like(flat)
     rounds = np.zeros(strips, np.int64)
     change = np.full(strips, np.inf)
-    share_out(kernel, strips, *arguments, flat, max_rounds, tol, out, rounds, change, least=1)
+    matrix = indptr, indices, data, alpha
+    share_out(_propagate, strips, *matrix, flat, start, max_rounds, tol, out, rounds, change, least=1)
     return out.reshape(source.shape), rounds, change
+
+
+@njit(inline="always")
+def _heard_singles(indptr, indices, data, scores, i):
+    """:func:`_heard` in single precision."""
+    a = spread(np.float32(0.0))
+    b = spread(np.float32(0.0))
+    c = spread(np.float32(0.0))
+    d = spread(np.float32(0.0))
+    e = indptr[i]
+    stop = indptr[i + 1]
+    while e + 4 <= stop:
+        a = a + spread(data[e]) * load_singles(scores, indices[e] * SINGLES)
+        b = b + spread(data[e + 1]) * load_singles(scores, indices[e + 1] * SINGLES)
+        c = c + spread(data[e + 2]) * load_singles(scores, indices[e + 2] * SINGLES)
+        d = d + spread(data[e + 3]) * load_singles(scores, indices[e + 3] * SINGLES)
+        e += 4
+    while e < stop:
+        a = a + spread(data[e]) * load_singles(scores, indices[e] * SINGLES)
+        e += 1
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True)
+def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_rounds, tol, out, rounds):
+    n = indptr.shape[0] - 1
+    zero = np.float32(0.0)
+    shrink = spread(alpha)
+    scratch = np.empty(SINGLES, np.float32)
+    rest = np.empty(n * SINGLES, np.float32)  # by how much a round of the formula would change each score
+    step = np.empty(n * SINGLES, np.float32)
+    image = np.empty(n * SINGLES, np.float32)  # what the step does to the rest
+    for s in range(first, last):
+        scores = out[s]
+        scores[:] = source[s]
+        power = spread(zero)
+        largest = spread(zero)
+        for i in range(n):
+            fresh = shrink * _heard_singles(indptr, indices, data, scores, i)  # scores are the source still
+            store_singles(rest, i * SINGLES, fresh)
+            store_singles(step, i * SINGLES, fresh)
+            power = power + spread(degree[i]) * (fresh * fresh)
+            largest = largest_size(largest, fresh)
+        store_singles(scratch, 0, largest)
+        rounds[s] = 1
+        while rounds[s] < max_rounds and not scratch.max() < tol:
+            along = spread(zero)
+            for i in range(n):
+                own = load_singles(step, i * SINGLES)
+                moved = own - shrink * _heard_singles(indptr, indices, data, step, i)
+                store_singles(image, i * SINGLES, moved)
+                along = along + spread(degree[i]) * (own * moved)
+            length = share_of(power, along)
+            before = power
+            power = spread(zero)
+            largest = spread(zero)
+            for i in range(n):
+                place = i * SINGLES
+                store_singles(scores, place, load_singles(scores, place) + length * load_singles(step, place))
+                left = load_singles(rest, place) - length * load_singles(image, place)
+                store_singles(rest, place, left)
+                power = power + spread(degree[i]) * (left * left)
+                largest = largest_size(largest, left)
+            turn = share_of(power, before)
+            for i in range(n):
+                place = i * SINGLES
+                store_singles(step, place, load_singles(rest, place) + turn * load_singles(step, place))
+            store_singles(scratch, 0, largest)
+            rounds[s] += 1
+
+
+def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, tol):
+    """About where the rounds of :func:`propagate_strips` lead, by conjugate gradients in single precision.
+
+    It takes about a third of the rounds, each in half the time. P must be the rows of a symmetric matrix divided by
+    their sums `degree` (n,), or empty: ``I - alpha P`` is then symmetric and positive in the inner product that weighs
+    node i by its degree. How near the scores came is for rounds that begin with them to tell.
+
+    Parameters
+    ----------
+    indptr, indices, data : P, n rows, in CSR form
+    alpha : float
+    degree : (n,) float64
+    source : (strips, n, CLASSES_PER_STRIP) float64
+    max_rounds : int
+    tol : float
+        It stops when a round would change no score by as much, as far as single precision tells.
+
+    Returns
+    -------
+    scores : (strips, n, CLASSES_PER_STRIP) float64, at least 0
+    rounds : int, the most that a strip took
+    """
+    strips, n, width = source.shape
+    several = SINGLES // width
+    pairs = -(-strips // several)
+    joined = np.zeros((pairs, n, several, width), np.float32)
+    for s in range(strips):
+        joined[s // several, :, s % several] = source[s]
+    flat = joined.reshape(pairs, -1)
+    out = np.empty_like(flat)
+    rounds = np.zeros(pairs, np.int64)
+    matrix = indptr, indices, data.astype(np.float32), np.float32(alpha), (degree / degree.max()).astype(np.float32)
+    share_out(_conjugate, pairs, *matrix, flat, max_rounds, np.float32(tol), out, rounds, least=1)
+    out = np.maximum(out.reshape(joined.shape), 0.0)  # they may be a little below zero, which no score is
+    found = np.empty(source.shape)
+    for s in range(strips):
+        found[s] = out[s // several, :, s % several]
+    return found, int(rounds.max())

@@ -50,7 +50,6 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     if (codes < 0).any():
         weights = np.where(codes[indices] >= 0, weights, 0.0)
     return vote(indices, weights, codes)
-    return vote(indices, weights, codes)
 
 
 def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.arrays import Embeddings
 from asbc.embeddings.stratify import stratified_sample
 from asbc.evaluate.method import Method
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Kept, Sample
 from asbc.evaluate.tasks import Task
 from asbc.learn.labels import is_unlabelled
 from asbc.validation import normalize, seed_number, whole_number
@@ -189,34 +190,42 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
 
 
 class SharedSamples:
-    """Subsamples that several experiments of one process look at, with all that was worked out on them.
+    """What was worked out on subsamples that several experiments, or trials, of one process look at.
 
-    Neighbours, dimensions, weights and graphs of a subsample are the same in every experiment that draws it. Those used
-    last are kept, of so many nodes in all that memory stays bounded.
+    Neighbours, dimensions, weights and graphs of a subsample are the same in every experiment that draws it; what needs
+    no seed is also the same in every trial that draws the same nodes, as those of all nodes do. What was used last is
+    kept, of so many nodes in all that memory stays bounded.
 
     Attributes
     ----------
     most : int
-        Nodes of all subsamples that are kept: 30,000 with twenty graphs each take some 600 MB. At 0, which is how it
-        starts, nothing is kept.
+        Nodes of all that is kept, where those of a subsample count twice: for what needs the seed, and for what does
+        not. 60,000 with twenty graphs each take some 600 MB. At 0, which is how it starts, nothing is kept.
     """
 
     def __init__(self) -> None:
         self.most = 0
-        self._kept: dict[str, Sample] = {}
+        self._kept: dict[str, tuple[Kept, int]] = {}
 
-    def join(self, key: str, sample: Sample) -> Sample:
-        """The same subsample, which knows what others of that name have worked out, and they what it will."""
-        if key in self._kept:
-            sample.go_on_from(self._kept.pop(key))
-        self._kept[key] = sample  # as the last: the first are those not used for longest
-        while sum(len(kept.X) for kept in self._kept.values()) > self.most:
+    def join(self, sample: Sample, nodes: str, draw: str) -> Sample:
+        """The same subsample, which knows what others have worked out, and they what it will.
+
+        `nodes` names its nodes and all settings but the seed, `draw` the seed and the trial too.
+        """
+        sample.common = self._keep(nodes, sample.common, len(sample.X))
+        sample.own = self._keep(draw, sample.own, len(sample.X))
+        while sum(size for _, size in self._kept.values()) > self.most:
             del self._kept[next(iter(self._kept))]
         return sample
 
+    def _keep(self, key: str, new: Kept, size: int) -> Kept:
+        found = self._kept.pop(key, (new, size))
+        self._kept[key] = found  # as the last: the first are those not used for longest
+        return found[0]
+
 
 shared_samples = SharedSamples()
-SHARED_NODES = 30_000
+SHARED_NODES = 60_000
 
 
 def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
@@ -226,7 +235,6 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
     then vectors are scaled to unit length here, for the search and for all that follows.
     """
     settings = {name: OmegaConf.to_container(cfg[name], resolve=True) for name in ("neighbors", "dimension", "graph")}
-    about = [embeddings.fingerprint, int(cfg.seed), int(cfg.k_cand), unit.samples, unit.trial, settings]
     seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)
     if unit.samples == ALL or labels is None:
@@ -248,7 +256,9 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
         level=unit.samples,
         trial=unit.trial,
     )
-    return shared_samples.join(json.dumps(about, sort_keys=True), sample)
+    members = hashlib.sha256(np.ascontiguousarray(nodes)).hexdigest()
+    about = json.dumps([embeddings.fingerprint, members, unit.samples, int(cfg.k_cand), settings], sort_keys=True)
+    return shared_samples.join(sample, nodes=about, draw=f"{about} {int(cfg.seed)} {unit.trial}")
 
 
 def sample_columns(sample: Sample) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asbc.learn import propagation
 from asbc.learn.labels import encode_labels, reveal
-from asbc.learn.propagation import propagate, propagation_hits, transition
+from asbc.learn.propagation import propagate, propagated_classes, propagation_hits, transition
 
 
 def random_graph(rng, n, k):
@@ -179,3 +180,55 @@ def test_far_nodes_and_one_way_edges_are_not_hastened(symmetric):
     codes, shown = np.arange(120) % 2, np.isin(np.arange(120), [0, 119])
     plain, hastened = (propagate(chain, codes, shown, hasten=hasten) for hasten in (False, True))
     np.testing.assert_array_equal(plain.scores, hastened.scores)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-11])
+def test_hastened_rounds_keep_any_tolerance(tol):
+    # Single precision, in which the first of them are done, has no more than seven digits.
+    W = random_graph(np.random.default_rng(5), 200, 8)
+    codes = np.arange(200) % 19
+    shown = reveal(codes, 2, seed=0)
+    hastened = propagate(W, codes, shown, tol=tol, hasten=True)
+    assert hastened.converged
+    assert np.abs(hastened.scores - dense_limit(W, codes, shown, 19)).max() < tol
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(5, 90),
+    classes=st.integers(1, 19),
+    tol=st.sampled_from([0.0, 1e-6, 1e-3, 0.05]),
+    ties=st.booleans(),
+    rounds=st.sampled_from([2, 200]),
+)
+def test_classes_are_those_that_the_rounds_predict(seed, n, classes, tol, ties, rounds):
+    rng = np.random.default_rng(seed)
+    W = sp.csr_array(sp.block_diag([random_graph(rng, n, 3), random_graph(rng, 6, 2)]))
+    if ties:
+        W.data[:] = 1.0
+    codes = rng.integers(0, classes, n + 6)
+    shown = rng.random(n + 6) < 0.15
+    shown[0], shown[n:] = True, False
+    options = {"n_classes": classes, "tol": tol, "max_rounds": rounds}
+    expected = propagate(W, codes, shown, **options).predicted
+    np.testing.assert_array_equal(propagated_classes(W, codes, shown, **options), expected)
+
+
+def test_rounds_are_run_for_classes_in_doubt_alone(monkeypatch):
+    # Two labels at equal distance tie exactly; all other nodes are clear. The smaller class number wins.
+    edges = [(0, 2), (1, 2), (3, 4)]
+    W = sp.lil_array((5, 5))
+    for i, j in edges:
+        W[i, j] = W[j, i] = 1.0
+    codes, shown = np.array([17, 9, 0, 30, 0]), np.array([True, True, False, True, False])
+    asked = []
+    plain = propagation.propagate_strips
+
+    def counted(indptr, indices, data, alpha, source, *others):
+        asked.append(len(source))
+        return plain(indptr, indices, data, alpha, source, *others)
+
+    monkeypatch.setattr(propagation, "propagate_strips", counted)
+    np.testing.assert_array_equal(propagated_classes(W.tocsr(), codes, shown), [17, 9, 9, 30, 30])
+    assert asked == [4, 2]  # strips of eight classes: all four to begin with, then those of 9 and 17
