@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -177,7 +178,7 @@ class Regimes(Task):
         for scale in np.geomspace(self.low, self.high, self.n_scales):
             # Kernels at a given bandwidth need no seed: trials on the same nodes look at them once.
             quartiles, seconds = sample.once(
-                ("regime", self.k, float(scale)), lambda scale=scale: self._at(sample, scale * anchor), seeded=False
+                ("regime", self.k, float(scale)), partial(self._at, sample, scale * anchor), seeded=False
             )
             for metric, value in quartiles.items():
                 yield Score(metric, value, sample.level, seconds, more={"scale": float(scale)})

@@ -24,7 +24,9 @@ class Watch(event.Listener):
         self._collecting = False
 
     def _ours(self, happened) -> bool:
-        return self._depth > 0 or happened.data["dispatcher"].py_func.__module__.startswith(self._package)
+        # Other libraries compile functions that they made up on the way, of no module.
+        function = getattr(happened.data.get("dispatcher"), "py_func", None)
+        return self._depth > 0 or str(getattr(function, "__module__", None)).startswith(self._package)
 
     def on_start(self, happened) -> None:
         if not self._ours(happened):

@@ -234,7 +234,7 @@ def propagated_classes(
     return found.predicted
 
 
-def _checked(graph: Any, codes: Any, shown: Any, n_classes: Any, alpha: Any, max_rounds: Any, tol: Any):
+def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
     """Graph, class numbers, flags, number of classes and of rounds, after a check of all arguments."""
     graph = square_graph(graph)
     n = int(graph.shape[0])
@@ -246,9 +246,9 @@ def _checked(graph: Any, codes: Any, shown: Any, n_classes: Any, alpha: Any, max
         )
     if not shown.any():
         raise ValueError("shown must name at least one labelled node; got none")
-    if not isinstance(alpha, Real) or not 0 < alpha < 1:
+    if not isinstance(alpha, Real) or not 0 < float(alpha) < 1:
         raise ValueError(f"alpha must lie between 0 and 1; got {alpha!r}")
-    if not isinstance(tol, Real) or not 0 <= tol < np.inf:
+    if not isinstance(tol, Real) or not 0 <= float(tol) < np.inf:
         raise ValueError(f"tol must be a number of at least 0; got {tol!r}")
     max_rounds = whole_number(max_rounds, "max_rounds", 1, 2**31 - 1)
     class_numbers(np.where(shown, codes, 0), n)

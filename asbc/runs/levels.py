@@ -256,7 +256,7 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
         level=unit.samples,
         trial=unit.trial,
     )
-    members = hashlib.sha256(np.ascontiguousarray(nodes)).hexdigest()
+    members = hashlib.sha256(nodes.tobytes()).hexdigest()
     about = json.dumps([embeddings.fingerprint, members, unit.samples, int(cfg.k_cand), settings], sort_keys=True)
     return shared_samples.join(sample, nodes=about, draw=f"{about} {int(cfg.seed)} {unit.trial}")
 

@@ -27,3 +27,12 @@ def test_one_line_on_a_terminal_and_no_garbage_collection_meanwhile(monkeypatch,
         watch.on_end(compiled("asbc.kernels.nnk"))
         assert gc.isenabled()
     assert capsys.readouterr().err == (MESSAGE if terminal else "")
+
+
+def test_functions_of_no_module_are_somebody_elses():
+    # As pynndescent has them; its PyNNDescentTransformer failed once asbc was imported.
+    watch = Watch("asbc.kernels")
+    for happened in (compiled(None), SimpleNamespace(data={}), SimpleNamespace(data={"dispatcher": object()})):
+        watch.on_start(happened)
+        assert gc.isenabled()
+        watch.on_end(happened)
