@@ -21,6 +21,7 @@ except ImportError as error:
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import levina_bickel
+from asbc.learn.labels import encode_partial
 from asbc.learn.spread import global_rank
 from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
@@ -51,6 +52,7 @@ class GraphProbe(Callback):
         The figures are made after epochs 5, 10, and so on.
     embed : callable, optional
         ``embed(module, batch)`` gives features, (b, d) or with more axes, which are flattened; or features and labels.
+        A row whose label is -1 or NaN is in the graph, and neither votes nor is scored.
         By default a batch is a pair of inputs and labels, or inputs alone, and ``module.backbone(inputs)`` gives the
         features, or ``module(inputs)`` if it has no backbone.
     builder : GraphBuilder, optional
@@ -141,9 +143,10 @@ class GraphProbe(Callback):
         local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
         values = [float(np.median(local)), global_rank(X)]
         if y is not None:
-            codes = np.unique(y[alive], return_inverse=True)[1].reshape(-1)
-            hits = loo_predict(builder.neighbors_.indices, builder.weights_, codes) == codes
-            values.append(float(np.sum(hits)) / alive.size)  # a row without features is not predicted
+            codes = encode_partial(y, len(alive), name="the labels of loader")[0]
+            known = codes[alive]
+            hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
+            values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features is not predicted
         return dict(zip(names, values, strict=True))
 
 

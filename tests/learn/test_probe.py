@@ -129,3 +129,23 @@ def test_two_processes_give_the_figures_of_one(tmp_path):
     assert first == second and set(one) == {"probe/loo", "probe/dimension", "probe/effective_rank"}
     for name, value in one.items():
         assert first[name] == pytest.approx(value, rel=1e-6), name
+
+
+def test_rows_without_a_label_neither_vote_nor_are_scored():
+    X, y = blobs().tensors
+    y = y.clone()
+    y[::3] = -1
+    probe = GraphProbe([(X, y)], every_n_epochs=1)
+    model = Small()
+    run = trainer([probe], max_epochs=1)
+    run.fit(model, loader())
+    with torch.no_grad():
+        features = model.backbone.eval()(X).numpy()
+    vote = asbc.NeighborVote(asbc.GraphBuilder(metric="cosine", k_cand=30)).fit(features, y.numpy())
+    assert float(run.callback_metrics["probe/loo"]) == pytest.approx(vote.loo_score_, rel=1e-6)
+
+
+def test_labels_that_are_all_missing_are_an_error():
+    X, y = blobs().tensors
+    with pytest.raises(ValueError, match=f"the labels of loader must have at least one label; all {len(y)} entries"):
+        trainer([GraphProbe([(X, torch.full_like(y, -1))], every_n_epochs=1)], max_epochs=1).fit(Small(), loader())
