@@ -143,7 +143,7 @@ class GraphProbe(Callback):
         local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
         values = [float(np.median(local)), global_rank(X)]
         if y is not None:
-            codes = encode_partial(y, len(alive), name="the labels of loader")[0]
+            codes = encode_partial(y, name="the labels of loader")[0]
             known = codes[alive]
             hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
             values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features is not predicted
