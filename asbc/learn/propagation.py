@@ -190,8 +190,20 @@ def propagated_classes(
 
     Parameters
     ----------
-    graph, codes, shown, n_classes, alpha, max_rounds, tol
-        As in :func:`propagate`.
+    graph : (n, n) sparse matrix
+        The graph; entries of 0 or more.
+    codes : (n,) int
+        Class number of each node, from 0. Only those of shown nodes are read.
+    shown : (n,) bool
+        The nodes whose label is known.
+    n_classes : int or None, default=None
+        How many classes there are; None takes the largest class number plus 1.
+    alpha : float, default=0.85
+        How far labels carry, between 0 and 1.
+    max_rounds : int, default=200
+        Rounds at most.
+    tol : float, default=1e-06
+        Rounds stop when no score is farther than this from its limit; 0 runs every round.
 
     Returns
     -------
