@@ -23,7 +23,9 @@ EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes sec
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
 # together reach it.
 CAUTION = 1.645
-HOPELESS = 1.5  # if rough lists cost so many times what exact search does, better ones need not be tried
+# A glance first: lists around rows drawn at random, tried on so few nodes. If they cost so many times what exact search
+# does, better lists need not be tried. With lists from k-means, the cost was a quarter at best.
+GLANCE_NODES, HOPELESS = 40, 3.5
 BREADTHS = (64, 128, 256, 512, 1024, 2048)  # candidates that a small-world graph is tried with, in turn
 
 
@@ -73,7 +75,7 @@ def tune_probes(
     k: int,
     recall: float,
     seed: int,
-    exact: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+    sample: int | None = None,
 ) -> Tuning:
     """The fewest lists to look at for a recall, from the exact neighbours of a sample of nodes.
 
@@ -89,14 +91,14 @@ def tune_probes(
         Within (0, 1].
     seed : int
         Of the sample. It is another sample than the one that recall is measured on afterwards.
-    exact : function, default=None
-        Given nodes (m,), their exact neighbours (m, k); None searches for them.
+    sample : int or None, default=None
+        Nodes; None takes one of 200, from 200 to 1,000.
     """
     n, n_lists = len(X), len(centroids)
     rng = np.random.default_rng([seed, n, 1])
-    nodes = _sample(n, rng)
+    nodes = _sample(n, rng, sample)
     vectors = np.ascontiguousarray(X[nodes])
-    neighbors = exact(nodes) if exact is not None else exact_distances(X, vectors, k, nodes)[0]
+    neighbors = exact_distances(X, vectors, k, nodes)[0]
     near, place = np.unique(neighbors, return_inverse=True)
     holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
     order = nearest_lists(centroids, vectors, n_lists)
@@ -114,8 +116,9 @@ def tune_probes(
     return Tuning(n_probe, float(found[n_probe - 1]), candidates, float(cost))
 
 
-def _sample(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return np.sort(rng.choice(n, min(n, max(FEWEST_NODES, min(MOST_NODES, n // 200))), replace=False))
+def _sample(n: int, rng: np.random.Generator, count: int | None = None) -> NDArray[np.int64]:
+    count = count or max(FEWEST_NODES, min(MOST_NODES, n // 200))
+    return np.sort(rng.choice(n, min(n, count), replace=False))
 
 
 def decide_lists(
@@ -145,15 +148,8 @@ def decide_lists(
         return Decision("ivf", settings)
     if search == "auto" and len(X) <= EXACT_ROWS:
         return Decision("exact")
-    known: list[NDArray[np.int64]] = []  # the exact neighbours of the sample, which is the same both times
-
-    def exact(nodes):
-        if not known:
-            known.append(exact_distances(X, np.ascontiguousarray(X[nodes]), k, nodes)[0])
-        return known[0]
-
-    for rounds, limit in ((1, HOPELESS), (KMEANS_ROUNDS, 1.0)):
-        tuning = tune_probes(X, centroids(rounds), k, recall, seed, exact)
+    for rounds, limit, sample in ((0, HOPELESS, GLANCE_NODES), (KMEANS_ROUNDS, 1.0, None)):
+        tuning = tune_probes(X, centroids(rounds), k, recall, seed, sample)
         if tuning.cost >= limit:
             return Decision("exact")
     return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
