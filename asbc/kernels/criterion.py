@@ -16,12 +16,11 @@ import math
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, exp, lane_min, lane_sum, load, smaller, splat, store
+from asbc.kernels.bounds import SLACK, bound_slopes, kernel_sums, rank_bounds
+from asbc.kernels.lanes import LANES, exp, load, splat, store
 from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
 from asbc.kernels.threads import share_out
 
-# Bounds on r are loosened by k times this: a hundred times the rounding error of a computed rank.
-_SLACK = 1e-11
 _EPSILON = float(np.finfo(np.float64).eps)
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 # Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold: sigma is then known to about
@@ -29,80 +28,6 @@ _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 _SECTIONS = 26
 # What is known of a grid point: a bound on its slope; slope and purity; bounds on its rank too.
 _GUESSED, _SUMMED, _BOUNDED = 0, 1, 2
-
-
-@njit(inline="always")
-def _kernel_sums(pairs, k, sigma):
-    """Log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``.
-
-    The purity is the sum of the squared shares of the eigenvalues: 1 where one eigenvalue has all, 1 / k where all
-    are equal.
-    """
-    factor = splat(-0.5 / (sigma * sigma))
-    mass = splat(0.0)
-    moment = splat(0.0)
-    square = splat(0.0)
-    for t in range(0, pairs.shape[0], LANES):
-        squared = load(pairs, t)
-        kernel = exp(squared * factor)
-        mass = mass + kernel
-        moment = moment + kernel * squared
-        square = square + kernel * kernel
-    slope = 2.0 * lane_sum(moment) / (sigma * sigma) / (k + 2.0 * lane_sum(mass))
-    return slope, (k + 2.0 * lane_sum(square)) / (k * k)
-
-
-@njit(inline="always")
-def bound_slopes(pairs, k, grid, most):
-    """Write to `most` (n_grid,) what a node's slopes do not exceed, at each bandwidth of its grid.
-
-    With x the squared distance of a pair over twice the squared bandwidth, the slope is ``4 sum x exp(-x)`` over
-    ``k + 2 sum exp(-x)``. The mean of x under the kernel is at most its plain mean, the limit for wide kernels, because
-    the logarithm of a sum of exponentials is convex; and ``x exp(-x)`` falls for x above 1, so that the nearest pair
-    bounds all of them.
-    """
-    count = k * (k - 1) // 2
-    whole = count // LANES * LANES
-    least = splat(np.inf)
-    sums = splat(0.0)
-    for t in range(0, whole, LANES):
-        squared = load(pairs, t)
-        least = smaller(least, squared)
-        sums = sums + squared
-    nearest = lane_min(least)
-    total = lane_sum(sums)
-    for t in range(whole, count):
-        nearest = min(nearest, pairs[t])
-        total += pairs[t]
-    for g in range(grid.shape[0]):
-        factor = 0.5 / (grid[g] * grid[g])
-        bound = 4.0 * factor * total / (k * k)
-        x = min(factor * nearest, 700.0)
-        if x > 1.0:
-            bound = min(bound, 4.0 * count * x * math.exp(-x) / k)
-        most[g] = bound * (1.0 + _SLACK) if bound >= 0.0 else np.inf
-
-
-@njit(inline="always")
-def _plogp(share):
-    """``share * log(share)``, 0 at 0."""
-    return share * math.log(share) if share > 0.0 else 0.0
-
-
-@njit(inline="always")
-def rank_bounds(purity, k):
-    """The least and the largest effective rank that k eigenvalue shares with this sum of squares can have.
-
-    The extremes of entropy at a given sum of squares (Harremoes and Topsoe 2001): least for m equal shares and
-    one smaller, largest for one share above k - 1 equal ones.
-    """
-    purity = min(max(purity, 1.0 / k), 1.0)
-    m = min(max(math.floor(1.0 / purity), 1.0), k - 1.0)
-    a = (1.0 + math.sqrt(max(0.0, 1.0 - (m + 1.0) * (1.0 - purity) / m))) / (m + 1.0)
-    low = math.exp(-m * _plogp(a) - _plogp(1.0 - m * a))
-    x = math.sqrt(max(0.0, (purity * k - 1.0) / (k - 1.0)))
-    high = math.exp(-_plogp((1.0 + (k - 1.0) * x) / k) - (k - 1.0) * _plogp((1.0 - x) / k))
-    return low - _SLACK * k, high + _SLACK * k
 
 
 @njit(inline="always")
@@ -166,7 +91,7 @@ def _steepest(pairs, k, grid, everywhere, slopes, purities, state):
                 h = g
         if h < 0:
             return largest
-        slopes[h], purities[h] = _kernel_sums(pairs, k, grid[h])
+        slopes[h], purities[h] = kernel_sums(pairs, k, grid[h])
         state[h] = _SUMMED
         largest = max(largest, slopes[h])
 
@@ -185,7 +110,7 @@ def _next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes
         if state[g] == _BOUNDED:
             return g
         if state[g] == _GUESSED:
-            slopes[g], purities[g] = _kernel_sums(pairs, k, grid[g])
+            slopes[g], purities[g] = kernel_sums(pairs, k, grid[g])
         else:
             least, most = rank_bounds(purities[g], k)
             low[g] = max(low[g], least)
@@ -231,9 +156,9 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
                 bounds[lane, g] = np.inf
                 for h in range(n_grid):
                     if h < g:
-                        low[lane, h] = max(low[lane, h], ranks[lane] - _SLACK * k)
+                        low[lane, h] = max(low[lane, h], ranks[lane] - SLACK * k)
                     elif h > g:
-                        high[lane, h] = min(high[lane, h], ranks[lane] + _SLACK * k)
+                        high[lane, h] = min(high[lane, h], ranks[lane] + SLACK * k)
             while True:
                 if i < 0:
                     if upcoming == last:
@@ -245,8 +170,8 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
                     bound_slopes(pairs[i], k, grid[i], slopes[lane])
                     for g in range(n_grid):
                         state[lane, g] = _GUESSED
-                        low[lane, g] = 1.0 - _SLACK * k
-                        high[lane, g] = k + _SLACK * k
+                        low[lane, g] = 1.0 - SLACK * k
+                        high[lane, g] = k + SLACK * k
                         bounds[lane, g] = -1.0
                     slope_max[i] = _steepest(pairs[i], k, grid[i], not prune, slopes[lane], purities[lane], state[lane])
                 for g in range(n_grid):
@@ -322,7 +247,7 @@ def _evaluate(first, last, pairs, sigma, k, rank, slope, condition):
         for lane in range(count):
             _spread(pairs[start + lane], k, lane, interleaved)
             factors[lane] = -0.5 / sigma[start + lane] ** 2
-            slope[start + lane] = _kernel_sums(pairs[start + lane], k, sigma[start + lane])[0]
+            slope[start + lane] = kernel_sums(pairs[start + lane], k, sigma[start + lane])[0]
         _lane_kernels(interleaved, factors, k, A)
         effective_ranks(A, k, work, ranks)
         for lane in range(count):
@@ -402,7 +327,7 @@ def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, s
             for lane in range(count):
                 i = start + lane
                 here = math.exp(position[side[lane], lane])
-                slope_here = _kernel_sums(pairs[i], k, here)[0]
+                slope_here = kernel_sums(pairs[i], k, here)[0]
                 found = _objective(ranks[lane], targets[i], slope_here, slope_max[i])
                 value[side[lane], lane] = found
                 if found < objective[i]:
@@ -433,7 +358,7 @@ def _slopes(first, last, pairs, grid, k, out):
     for i in range(first, last):
         out[i] = 0.0
         for g in range(grid.shape[1]):
-            out[i] = max(out[i], _kernel_sums(pairs[i], k, grid[i, g])[0])
+            out[i] = max(out[i], kernel_sums(pairs[i], k, grid[i, g])[0])
 
 
 def grid_slopes(pairs, grid, k):

@@ -54,37 +54,6 @@ def test_rank_never_rises_with_sigma(problem):
     assert (np.diff(ranks, axis=0) <= 1e-10).all()
 
 
-def test_rank_bounds_hold_and_are_reached():
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        k = int(rng.integers(2, 40))
-        p = rng.dirichlet(np.full(k, rng.choice([0.05, 0.5, 5.0])))
-        rank = np.exp(-(p[p > 0] * np.log(p[p > 0])).sum())
-        low, high = criterion.rank_bounds((p**2).sum(), k)
-        assert low <= rank <= high
-    # m equal shares reach the lower bound, one share above equal ones the upper one.
-    assert criterion.rank_bounds(1 / 7, 30)[0] == pytest.approx(7, rel=1e-6)
-    p = np.r_[0.5, np.full(29, 0.5 / 29)]
-    assert criterion.rank_bounds((p**2).sum(), 30)[1] == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=1e-6)
-
-
-def test_slope_bounds_hold_and_are_reached(problem):
-    X, neighbors, _, pairs = problem
-    grid = geometric_grid(neighbors, 12, 10, 1e-4, 100.0)
-    bounds = np.empty(12)
-    for i in range(0, neighbors.n, 5):
-        criterion.bound_slopes(pairs[i], 30, grid[i], bounds)
-        squared = twins.squared_distances(X[neighbors.indices[i]], X[neighbors.indices[i]])
-        slopes = np.array([twins.slope(squared, sigma) for sigma in grid[i]])
-        assert (slopes <= bounds).all()
-        assert bounds[-1] == pytest.approx(slopes[-1], rel=0.01)  # at so wide a kernel the plain mean is the mean
-        assert bounds[0] < 1e-6 * slopes.max()  # so narrow that no pair counts
-    criterion.bound_slopes(np.zeros(8), 4, np.ones(12), bounds)
-    assert (bounds == 0).all()
-    criterion.bound_slopes(np.full(8, 1e280), 4, np.full(12, 1e-160), bounds)
-    assert (bounds >= 0).all()
-
-
 def test_refined_minimum_is_the_least_of_a_fine_scan(problem):
     _, neighbors, dimension, pairs = problem
     grid = geometric_grid(neighbors, 48, 10, 0.05, 3.0)

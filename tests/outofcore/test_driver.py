@@ -82,7 +82,8 @@ def test_a_damaged_part_is_named(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["probes.npy", "members.npy", "lists/000001.npy", "index.faiss"])
 def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, monkeypatch, name):
-    search = {"search": "hnsw"} if name == "index.faiss" else {"search": "ivf", "search_options": {"n_lists": 20, "n_probe": 8}}
+    lists = {"search": "ivf", "search_options": {"n_lists": 20, "n_probe": 8}}
+    search = {"search": "hnsw"} if name == "index.faiss" else lists
     build_until("_survey", monkeypatch, path, tmp_path / "g", **search)
     file = tmp_path / "g" / "scratch" / name
     file.write_bytes(file.read_bytes()[:-50])
