@@ -16,6 +16,8 @@ CLOSE_SHARE = 0.99  # share of the distances that must agree with those between 
 CLOSE_RATIO = 0.01  # two distances agree if they differ by no more than this share of the distance ...
 CLOSE_SCALE = 0.001  # ... and of the median distance: single precision is coarse where points nearly coincide
 
+ROUNDING = 1e-6  # so far below 0, of the largest, a distance may be: single precision gives 1 - cos that way
+
 
 def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") -> Neighbors:
     """The k nearest of the neighbours that a user has found already.
@@ -94,7 +96,9 @@ def _checked(indices, distances, n) -> tuple[NDArray[np.int64], NDArray[np.float
     if indices.size and (indices.min() < -1 or indices.max() >= n):
         row = int(np.argmax(((indices < -1) | (indices >= n)).any(axis=1)))
         raise ValueError(f"neighbors must refer to the {n} rows of X; row {row} refers to {indices[row].max()}.")
-    wrong = present & ~(np.isfinite(distances) & (distances >= 0))
+    finite = np.isfinite(distances)
+    least = -ROUNDING * np.max(distances, where=present & finite, initial=0.0)
+    wrong = present & ~(finite & (distances >= least))
     if wrong.any():
         row = int(np.argmax(wrong.any(axis=1)))
         value = distances[row][wrong[row]][0]

@@ -164,3 +164,15 @@ def test_queries_have_no_row_of_their_own(X):
     assert found.to_distances(n_columns=len(X)).shape == (4, len(X))
     with pytest.raises(ValueError, match="include_self=True needs nodes that are rows of X"):
         found.to_distances(include_self=True, n_columns=len(X))
+
+
+def test_rounding_below_zero_is_no_negative_distance():
+    X = np.repeat(asbc.normalize(np.random.default_rng(0).normal(size=(40, 6))), 2, axis=0)  # every row twice
+    exact = asbc.search_neighbors(X, 12)
+    given = exact.distances**2 / 2
+    given[:, 0] = -1.2e-7  # what single precision makes of 1 - cos of two equal rows
+    builder = asbc.GraphBuilder(k_cand=12, metric="cosine").fit(X, neighbors=(exact.indices, given))
+    assert np.array_equal(builder.neighbors_.indices, exact.indices)
+    given[3, 2] = -0.01
+    with pytest.raises(ValueError, match="at least 0; row 3 has -0.01"):
+        builder.fit(X, neighbors=(exact.indices, given))
