@@ -174,5 +174,5 @@ def test_rounding_below_zero_is_no_negative_distance():
     builder = asbc.GraphBuilder(k_cand=12, metric="cosine").fit(X, neighbors=(exact.indices, given))
     assert np.array_equal(builder.neighbors_.indices, exact.indices)
     given[3, 2] = -0.01
-    with pytest.raises(ValueError, match="at least 0; row 3 has -0.01"):
+    with pytest.raises(ValueError, match=r"at least 0; row 3 has -0\.01"):
         builder.fit(X, neighbors=(exact.indices, given))
