@@ -130,8 +130,8 @@ def build_graph(
     with clear_errors(folder), locked(folder):
         local_source = local_copy(os.fspath(source), folder)
         vectors_path, labels = find_vectors(local_source)
-        vectors = open_array(vectors_path, **labels)
-        plan |= vectors_in_plan(vectors, vectors_path, plan)
+        # Not kept open: even the few rows that are looked at here would bring in nearly all pages of the map.
+        plan |= vectors_in_plan(open_array(vectors_path, **labels), vectors_path, plan)
         if (folder / "plan.json").is_file():
             check_same_plan(folder, plan)
             if (folder / "manifest.json").is_file():
@@ -234,7 +234,9 @@ class _Build:
                 shape = (self.plan["n"], self.plan["d"])
                 dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
                 prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
-                write_joined(self.job.converted, dtype, shape, map(prepare, _slices(self.job.source, BLOCK_NODES)))
+                write_joined(
+                    self.job.converted, dtype, shape, map(prepare, _slices(self.job.open_source(), BLOCK_NODES))
+                )
 
     def _search(self) -> None:
         """Decide how to search, make the index that the blocks will look into, and measure what it finds."""

@@ -67,19 +67,18 @@ class BuildFolder:
         return open_part(self.scratch / f"{name}.npy")
 
     def open_source(self) -> NDArray:
-        """The vectors as they were given (n, d), a memory map of the file that has their name now."""
+        """The vectors as they were given (n, d): a new memory map, of the file that has their name now.
+
+        Pages of a map count as memory of the process for as long as it is open. So whoever looks through the vectors
+        once opens a map, and lets go of it.
+        """
         path = Path(read_json(self.scratch / "source.json")["path"])
         return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
 
     @functools.cached_property
-    def source(self) -> NDArray:
-        """The same, opened once."""
-        return self.open_source()
-
-    @functools.cached_property
     def X(self) -> Floats:
         """The vectors as kernels read them (n, d): float32 or float64, of unit length if the metric is cosine."""
-        return open_array(self.converted) if converted(self.plan) else self.source
+        return open_array(self.converted) if converted(self.plan) else self.open_source()
 
     @functools.cached_property
     def center(self) -> float:

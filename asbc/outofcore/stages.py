@@ -51,14 +51,15 @@ def run_block(folder: str, stage: str, block: int) -> None:
 def _check(job: BuildFolder, block: int):
     """Refuse vectors that cannot be worked with, and keep a checksum of the others."""
     start, stop = job.nodes(block)
-    finite = np.isfinite(job.source[start:stop]).all(axis=1)
+    vectors = job.open_source()[start:stop]
+    finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise ValueError(f"the vectors must be finite; row {start + int(np.argmin(finite))} holds NaN or infinity.")
     if job.plan["builder"]["metric"] == "cosine":
-        zero = ~job.source[start:stop].any(axis=1)
+        zero = ~vectors.any(axis=1)
         if zero.any():
             raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
-    return {"crc32": np.array(_checksum(job.source[start:stop]))}
+    return {"crc32": np.array(_checksum(vectors))}
 
 
 def _checksum(vectors: NDArray) -> int:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import read_graph_manifest
 from tests.forked import run
-from tests.outofcore.small import ARGUMENTS, STAGES, Started, build, build_until, files_of
+from tests.outofcore.small import ARGUMENTS, STAGES, HalfTheThird, Started, build, build_until, files_of
 
 KINDS = [pytest.param(kind, marks=pytest.mark.nn_descent if kind == "nn_descent" else ()) for kind in OPTIONS]
 
@@ -180,3 +182,26 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]
     arrays = 60_000 * (4 * 4 * 2 + 8 * 6)  # what maps and one number per node may add
     assert peaks[80_000] < peaks[20_000] + arrays + 40e6, peaks
+
+
+class CountsMaps(HalfTheThird):
+    """A rule that counts how often the process has mapped a file, while nodes are worked on."""
+
+    counted: ClassVar[set[int]] = set()
+    name: ClassVar[str] = ""
+
+    def choose(self, X, neighbors, dimension):
+        self.counted.add(Path("/proc/self/maps").read_text().count(self.name))
+        return super().choose(X, neighbors, dimension)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").is_file(), reason="needs Linux's list of memory maps")
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_the_vectors_are_mapped_once(X, tmp_path, dtype):
+    """Pages of a second map would count as memory too; float16 is converted first, and then not needed any more."""
+    path = tmp_path / "mapped_vectors.npy"
+    np.save(path, X.astype(dtype))
+    CountsMaps.name = str(path)
+    CountsMaps.counted.clear()
+    build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=12, bandwidth=CountsMaps()))
+    assert CountsMaps.counted == ({0, 1} if dtype == np.float32 else {0})  # 0 in the trial before a build
