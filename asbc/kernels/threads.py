@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from numba import get_num_threads
 
 NODES_PER_TASK = 64  # nodes that one task works on at least: enough to be worth its workspace
+_NOTHING = object()  # in place of a task, when there is none left
 TASKS_PER_THREAD = 4  # of about equal size, so that no thread waits long for the others at the end
 
 
@@ -28,6 +30,36 @@ def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="asbc")
 
 
+def work_together(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> None:
+    """Call ``do(task)`` for every task, on the calling thread and ``threads - 1`` others; each takes the next in turn.
+
+    After an error no further task is begun.
+    """
+    waiting = iter(tasks)
+    one_at_a_time = threading.Lock()
+
+    def following():
+        with one_at_a_time:
+            return next(waiting, _NOTHING)
+
+    def work() -> None:
+        nonlocal waiting
+        try:
+            while (task := following()) is not _NOTHING:
+                do(task)
+        except BaseException:
+            waiting = iter(())
+            raise
+
+    helping = [_helpers(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        for helper in helping:
+            if not helper.cancel():  # one that is still busy for somebody else is not needed any more
+                helper.result()
+
+
 def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
     """Run ``kernel(first, last, *arguments)`` on ranges that make up 0 to `count`, on as many threads as numba takes.
 
@@ -38,16 +70,4 @@ def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: in
         kernel(0, count, *arguments)
         return
     step = -(-count // (least * threads * TASKS_PER_THREAD)) * least
-    ranges = iter(range(0, count, step))
-
-    def work() -> None:
-        for first in ranges:  # each thread takes what no other has taken
-            kernel(first, min(first + step, count), *arguments)
-
-    helping = [_helpers(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
-    try:
-        work()
-    finally:
-        for helper in helping:
-            if not helper.cancel():  # one that is still busy for somebody else is not needed any more
-                helper.result()
+    work_together(range(0, count, step), lambda first: kernel(first, min(first + step, count), *arguments), threads)

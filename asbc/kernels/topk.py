@@ -14,6 +14,8 @@ from numba import njit
 from asbc.kernels.lanes import ABREAST, lowest_bit, near
 from asbc.kernels.threads import share_out
 
+HALVINGS = 16  # steps at most in the search for a first limit
+
 
 @njit(error_model="numpy", fastmath={"reassoc", "contract"})
 def _product(x, y):
@@ -21,6 +23,36 @@ def _product(x, y):
     for t in range(len(x)):
         total += x[t] * y[t]
     return total
+
+
+@njit(error_model="numpy")
+def _first_limit(tile, i, half, size, scores):
+    """A number that ``tile[i] - half`` exceeds in at least `size` columns, and in few more; -inf if there are too few.
+
+    `scores` is scratch space, of the length of `half`.
+    """
+    low = np.inf
+    high = -np.inf
+    for j in range(len(half)):
+        score = tile[i, j] - half[j]
+        scores[j] = score
+        if score > high:
+            high = score
+        if score < low and score > -np.inf:
+            low = score
+    limit = scores.dtype.type(-np.inf)
+    for _ in range(HALVINGS):
+        middle = scores.dtype.type(0.5 * (low + high))
+        count = 0
+        for j in range(len(scores)):
+            count += scores[j] > middle
+        if count < size:
+            high = middle
+        else:
+            low = limit = middle
+            if count < 2 * size:
+                break
+    return limit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -50,6 +82,7 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
     """
     m, c = tile.shape
     size = values.shape[1]
+    scores = np.empty(c, tile.dtype)
     for j in range(c):
         limits[j] = np.inf
         if both and first_column + j < values.shape[0]:
@@ -57,6 +90,11 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
     for i in range(m):
         mine = rows[i]
         limit = own_half[i] - 0.5 * values[mine, 0]
+        # Into an empty list nearly every column would go, and most of them out again.
+        first_limit = limit
+        if values[mine, 0] == np.inf and not outlined:
+            first_limit = _first_limit(tile, i, half, size, scores)
+            limit = first_limit
         for start in range(0, c, ABREAST):
             bits = near(tile, i, start, half, limits, limit, own_half[i])
             while bits != 0:
@@ -86,7 +124,7 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
                         values[heap, hole] = value
                         ids[heap, hole] = name
                         if side == 0:
-                            limit = own_half[i] - 0.5 * values[heap, 0]
+                            limit = max(first_limit, own_half[i] - 0.5 * values[heap, 0])
                         else:
                             limits[j] = half[j] - 0.5 * values[heap, 0]
                     if not both:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +18,13 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.lanes import ABREAST
+from asbc.kernels.threads import work_together
 from asbc.kernels.topk import keep_nearest
 from asbc.neighbors.outline import OUTLINED_ROWS, find_directions, outline_some
 from asbc.validation import Floats
 
 TILE = 512  # rows, and columns, of a tile at most: one megabyte of products, which stays in the cache of a core
-SORTED_ROWS = 4096  # from so many rows on, near ones are first put side by side
+SORTED_ROWS = 2048  # from so many rows on, near ones are first put side by side
 # Pairs of blocks, for each block, that are multiplied as they are before outlines are used: at first nearly every row
 # is among the nearest so far.
 WHOLE_TURNS = 3
@@ -60,16 +59,8 @@ def _libraries() -> ThreadpoolController:
 
 def on_threads(work: Iterable[Any], do: Callable[[Any], None]) -> None:
     """Call ``do(task)`` for every task, on as many threads as numba takes, with matrix products on one thread each."""
-    tasks = list(work)
     with _libraries().limit(limits=1, user_api="blas"):
-        threads = min(get_num_threads(), len(tasks))
-        if threads <= 1:
-            for task in tasks:
-                do(task)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(do, tasks):
-                pass
+        work_together(work, do, get_num_threads())
 
 
 @dataclass(frozen=True)
@@ -156,8 +147,8 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
     scratch = threading.local()
     left = rows if queries is None else queries
 
-    def look(first_row, first_column, both=False, outlines=None, locks=()):
-        """Multiply two blocks, or their outlines, and, with these locks held, keep what is near."""
+    def look(first_row, first_column, both=False, outlines=None):
+        """Multiply two blocks, or their outlines, and keep what is near."""
         if not hasattr(scratch, "tile"):
             scratch.tile, scratch.limits = np.empty(height * size, values.dtype), np.empty(size, values.dtype)
         here, there = slice(first_row, min(first_row + height, m)), slice(first_column, first_column + size)
@@ -167,25 +158,24 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
         np.matmul(factors[0], factors[1].T, out=tile)
         numbers, halves = np.arange(here.start, here.stop), (rows.half[there], left.half[here])
         outlined = outlines is not None
-        with ExitStack() as held:
-            for lock in locks:
-                held.enter_context(lock)
-            keep_nearest(tile, numbers, first_column, *halves, both, own, other, outlined, values, ids, scratch.limits)
+        keep_nearest(tile, numbers, first_column, *halves, both, own, other, outlined, values, ids, scratch.limits)
 
     threads = get_num_threads()
     if queries is None:
         height = size = min(TILE, max(64, -(-n // (4 * threads * ABREAST)) * ABREAST))
-        blocks = -(-n // size)
-        locks = [threading.Lock() for _ in range(blocks)]
-
+        whole = WHOLE_TURNS * -(-n // size)
         outlines = _outlines(rows, m, kept)
+        pairs = Pairs(_nearest_first(rows.vectors, size))
 
-        def pair(task):
-            turn, (i, j) = task
-            own_locks = [locks[number] for number in sorted({i, j})]  # always the lower number first
-            look(i * size, j * size, i != j, outlines if turn >= WHOLE_TURNS * blocks else None, own_locks)
+        def work(_):
+            while (taken := pairs.take()) is not None:
+                turn, i, j = taken
+                try:
+                    look(i * size, j * size, i != j, outlines if turn >= whole else None)
+                finally:
+                    pairs.give_back(i, j)
 
-        on_threads(enumerate(_nearest_first(rows.vectors, size)), pair)
+        on_threads(range(threads), work)
     else:
         size = TILE
         height = min(TILE, max(64, -(-m // threads)))  # few queries too are shared among all threads
@@ -196,6 +186,41 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
 
         on_threads(range(0, m, height), strip)
     return values, ids
+
+
+class Pairs:
+    """Pairs of blocks that wait to be worked on, of which no two that threads have taken share a block.
+
+    A block's lists of nearest rows have room for one writer. Threads that wait for each other, however shortly, are
+    slow to wake up, so each takes the first pair that is free, rather than the first.
+
+    Parameters
+    ----------
+    pairs : list of (int, int)
+        In the order that they are to be taken in, as far as they are free.
+    """
+
+    def __init__(self, pairs: list[tuple[int, int]]):
+        self._waiting = [(turn, *pair) for turn, pair in enumerate(pairs)]
+        self._busy: set[int] = set()
+        self._changed = threading.Condition()
+
+    def take(self) -> tuple[int, int, int] | None:
+        """The number of a pair in the order, and its two blocks; None when all are taken."""
+        with self._changed:
+            while self._waiting:
+                for place, (_, i, j) in enumerate(self._waiting):
+                    if i not in self._busy and j not in self._busy:
+                        self._busy |= {i, j}
+                        return self._waiting.pop(place)
+                self._changed.wait()
+            return None
+
+    def give_back(self, i: int, j: int) -> None:
+        """Say that the work on a pair of blocks is done."""
+        with self._changed:
+            self._busy -= {i, j}
+            self._changed.notify_all()
 
 
 def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:

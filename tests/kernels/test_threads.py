@@ -5,7 +5,7 @@ import numba
 import numpy as np
 import pytest
 
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import share_out, work_together
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
@@ -55,3 +55,15 @@ def test_several_callers_at_once_and_a_forked_process_get_their_work_done():
         call(times)
         os._exit(0 if (times == 20).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_after_an_error_no_task_is_begun():
+    begun = []
+
+    def do(task):
+        begun.append(task)
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        work_together(range(1000), do, 2)
+    assert len(begun) <= 2

@@ -118,3 +118,16 @@ def test_rows_with_too_few_candidates_end_in_none():
     squared, ids = np.array([[np.inf, 1.0, 0.0], [np.inf, np.inf, 4.0]]), np.array([[-1, 6, 0], [-1, -1, 3]])
     found, distances, _ = settle(squared, ids, np.array([0, -1]), np.full(2, np.inf), 1, 2)
     assert found.tolist() == [[6, -1], [3, -1]] and distances.tolist() == [[1.0, np.inf], [2.0, np.inf]]
+
+
+@pytest.mark.parametrize("copies", [1, 5, 400])
+def test_nearest_rows_among_copies(copies):
+    """However many columns are equally near, the list is full, and nothing nearer is left out."""
+    rng = np.random.default_rng(3)
+    X = np.repeat(rng.normal(size=(400 // copies, 3)), copies, axis=0)
+    squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    values, ids = lists(400, float)
+    half = halves(X, 400)
+    keep_nearest(X @ X.T, np.arange(400), 0, half, half, False, X, X, False, values, ids, np.empty(400))
+    np.testing.assert_allclose(np.sort(values), np.sort(squared)[:, :KEPT], atol=1e-12)
+    assert (ids >= 0).all()
