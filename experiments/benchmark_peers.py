@@ -33,6 +33,9 @@ from rich.table import Table
 K = 30
 SAMPLE = 1000  # nodes that recall is measured on
 TARGETS = (0.90, 0.95, 0.98, 0.99)
+# Seconds before each run: threads of BLAS and OpenMP go on spinning for a while after their work is done, and whoever
+# came next would have to share a core with them.
+PAUSE = 0.3
 MARKS = "<!-- peers: made by experiments/benchmark_peers.py --docs -->", "<!-- end of peers -->"
 console = Console(width=150)
 
@@ -220,6 +223,10 @@ class Contestant:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.settings = json.loads(self._process.stdout.readline())["ready"]
 
+    def run(self):
+        time.sleep(PAUSE)
+        return self.ask("run")
+
     def ask(self, what):
         self._process.stdin.write(what + "\n")
         self._process.stdin.flush()
@@ -252,7 +259,7 @@ def compete(n, d, data, rounds, lines=""):
             np.save(folder / f"{name}.npy", array)
         del X, near
         everyone = [Contestant(number, folder) for number in numbers]
-        runs = [[one.ask("run") for one in everyone] for _ in range(rounds)]
+        runs = [[one.run() for one in everyone] for _ in range(rounds)]
         recalls = [one.ask("recall")["recall"] for one in everyone]
         for one in everyone:
             one.end()
