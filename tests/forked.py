@@ -1,8 +1,9 @@
 """Commands in processes of their own, forked from a process that has imported what they need.
 
-A start then costs what the command does, and not the seconds that imports take. There is one process to fork from for
-each list of modules that is asked for; it starts when it is first needed and ends with the tests. If it cannot start,
-the error shows what it printed.
+A start then costs what the command does, and not the seconds that imports take. The process to fork from starts when it
+is first needed, imports what is asked for and not there yet, and ends with the tests. For those who want to see how it
+is without the rest, there is another one that imports nothing beyond the core. If one of them fails, the error shows
+what it printed.
 """
 
 import atexit
@@ -23,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}  # as it is before any test changes it
 ORDER = "print({'x', 'y', 'z'}, {'a', 'b', 'c'})"  # shows what a process's hash seed does to sets
-# What a process finds imported: nothing beyond the core; what experiments and reports need; what images need too.
+# What a process finds imported: the core; what experiments and reports need; what images need too.
 CORE = ("asbc.commands", "asbc.builder", "asbc.outofcore.command")
 RUNS = (*CORE, "asbc.runs.command", "asbc.report.command", "asbc.report.exhibit", "tests.outofcore.small")
 TORCH = (*RUNS, "asbc.embeddings.command", "asbc.embeddings.embedder", "asbc.train.command", "tests.embeddings.small")
@@ -44,18 +45,20 @@ class Forked:
     env : dict, optional
         Its environment. What modules read as they are imported, they have read before.
     preload : sequence of str
-        Modules that it is to find imported; if they have a function `warm_up`, it has been called.
+        Modules that it is to find imported; if they have a function `warm_up`, it has been called. There may be more.
+    alone : bool
+        Whether there may be no more than that.
     """
 
-    def __init__(self, target, words, *, cwd=ROOT, env=None, preload=RUNS):
-        self._server = _server(tuple(preload))
+    def __init__(self, target, words, *, cwd=ROOT, env=None, preload=RUNS, alone=False):
+        self._server = _server(tuple(preload) if alone else None)
         self._output = Path(tempfile.mkdtemp(prefix="forked-"))
         atexit.register(shutil.rmtree, self._output, ignore_errors=True)
         for name in ("1", "2"):
             (self._output / name).touch()
         env = ENVIRONMENT if env is None else env
         self.pid, self._number = self._server.start(
-            str(target), list(words), os.fspath(cwd), dict(env), str(self._output)
+            list(preload), str(target), list(words), os.fspath(cwd), dict(env), str(self._output)
         )
 
     @property
@@ -100,12 +103,12 @@ def run(target, words, **options):
 class _Server:
     """This end of the connection to a process that forks others."""
 
-    def __init__(self, modules):
+    def __init__(self):
         self._connection, there = multiprocessing.Pipe()
         self._started = 0  # processes so far, which are known by their place in that row
         self._codes = {}
         handle, self._errors = tempfile.mkstemp(prefix="fork-server-")
-        command = [sys.executable, "-m", "tests.forked", str(there.fileno()), *modules]
+        command = [sys.executable, "-m", "tests.forked", str(there.fileno())]
         # One thread, since those of torch do not survive a fork.
         env = {**ENVIRONMENT, "PYTHONHASHSEED": _another_hash_seed(), "OMP_NUM_THREADS": "1"}
         with there:
@@ -151,8 +154,9 @@ class _Server:
 
 
 @functools.lru_cache
-def _server(modules):
-    return _Server(modules)
+def _server(alone_with):
+    """The process to fork from: one for each list of modules that must not have company, and one for all others."""
+    return _Server()
 
 
 def _another_hash_seed():
@@ -169,10 +173,8 @@ def _serve(connection):
     """Fork a child for each request and tell when it ends; in the child, what was requested, None at the end."""
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; without them this ends too
-    alive = {}
+    _listen(wake)
+    alive, imported = {}, set()
     while True:
         ready = wait([connection, awake])
         if awake in ready:
@@ -184,11 +186,16 @@ def _serve(connection):
                     connection.send(("ended", number, os.waitstatus_to_exitcode(status)))
         if connection in ready:
             try:
-                number, request = connection.recv()
+                number, (modules, *request) = connection.recv()
             except EOFError:
                 for pid in alive:
                     os.kill(pid, signal.SIGKILL)
                 return None
+            if not imported.issuperset(modules):
+                _import(name for name in modules if name not in imported)
+                imported.update(modules)
+                _listen(wake)  # what was imported and warmed up may have set signals as it likes
+                os.write(wake, b"?")  # a child may have ended meanwhile
             child = os.fork()
             if not child:
                 signal.set_wakeup_fd(-1)
@@ -202,14 +209,28 @@ def _serve(connection):
             connection.send(("started", child))
 
 
-def _warm_up(module):
-    """Call a module's function `warm_up`, if it has one, on one thread: others would not live on in what is forked."""
-    if hasattr(module, "warm_up"):
-        import numba
+def _listen(wake):
+    """Have the end of a child written to a pipe, so that it can be waited for beside requests."""
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; without them this ends too
 
-        numba.set_num_threads(1)
-        module.warm_up()
-        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+
+def _import(names):
+    """Import modules, and call those functions `warm_up` that they have.
+
+    On one thread: others would not live on in what is forked.
+    """
+    for name in names:
+        module = importlib.import_module(name)
+        if hasattr(module, "warm_up"):
+            import numba
+
+            numba.set_num_threads(1)
+            module.warm_up()
+            numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    gc.collect()
+    gc.freeze()  # what is there now stays: otherwise each child would look through it, and copy it as it does
 
 
 def _work(target, words, cwd, env, output):
@@ -235,12 +256,8 @@ def _work(target, words, cwd, env, output):
 
 
 if __name__ == "__main__":
-    _descriptor, *_names = sys.argv[1:]
-    for _name in _names:
-        _warm_up(importlib.import_module(_name))
-    gc.collect()
-    gc.freeze()  # what is there now stays: otherwise each child would look through it, and copy it as it does
+    os.fsync = lambda descriptor: None  # as in tests/conftest.py
     # A child goes on from here, so that it ends as any program does.
-    _request = _serve(Connection(int(_descriptor)))
+    _request = _serve(Connection(int(sys.argv[1])))
     if _request is not None:
         _work(*_request)

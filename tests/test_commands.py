@@ -17,7 +17,7 @@ def without(packages, code, *arguments, cwd):
     """Run some code in a Python that does not find some packages."""
     env = {**os.environ, "ASBC_CACHE": str(Path(cwd) / "cache")}
     words = [packages, code, list(map(str, arguments))]
-    return run("tests.hidden:run_code", words, cwd=cwd, env=env, preload=["tests.hidden", *CORE])
+    return run("tests.hidden:run_code", words, cwd=cwd, env=env, preload=["tests.hidden", *CORE], alone=True)
 
 
 @pytest.mark.parametrize(
