@@ -9,6 +9,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: thre
 import numpy as np
 import pytest
 
+gc.disable()  # until all tests are collected: what they import stays, and need not be looked through for garbage
 # Only a power cut could tell whether the disk was waited for. That it would be, tests/faults sees by the calls.
 os.fsync = lambda descriptor: None
 
@@ -72,6 +73,20 @@ def pytest_collection_finish():
     """What the tests import stays till their end, and is not looked through again for garbage."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """While pynndescent compiles itself, which makes objects by the million, none of them is looked for as garbage."""
+    compiles = item.get_closest_marker("nn_descent") is not None
+    if compiles:
+        gc.disable()
+    try:
+        return (yield)
+    finally:
+        if compiles:
+            gc.enable()
 
 
 def _rank(group):

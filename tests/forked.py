@@ -221,6 +221,7 @@ def _import(names):
 
     On one thread: others would not live on in what is forked.
     """
+    gc.disable()
     for name in names:
         module = importlib.import_module(name)
         if hasattr(module, "warm_up"):
@@ -231,6 +232,7 @@ def _import(names):
             numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     gc.collect()
     gc.freeze()  # what is there now stays: otherwise each child would look through it, and copy it as it does
+    gc.enable()
 
 
 def _work(target, words, cwd, env, output):
