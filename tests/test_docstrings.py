@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +23,11 @@ import asbc.neighbors
 
 ROOMS = (
     "bandwidth",
+    "builder",
     "dimension",
     "export",
+    "extras",
+    "files",
     "graph",
     "learn",
     "neighbors",
@@ -32,6 +36,8 @@ ROOMS = (
     "validation",
     "weights",
 )
+# Rooms whose examples are run by test_docstrings_of_experiments.py.
+ELSEWHERE = ("embeddings", "evaluate", "explore", "report", "runs", "train")
 # Examples that need a library beyond the core; without it they are skipped.
 NEEDS = {
     "to_anndata": "anndata",
@@ -183,6 +189,13 @@ def test_examples_run(name, capsys):
             pytest.importorskip(library)
     outcome = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(EXAMPLES[name], clear_globs=False)
     assert outcome.attempted and not outcome.failed, capsys.readouterr().out
+
+
+def test_every_example_is_among_those_that_are_run():
+    home = Path(asbc.__file__).parent
+    shown = [path.relative_to(home) for path in home.rglob("*.py") if ">>> " in path.read_text()]
+    assert {path.with_suffix("").parts[0] for path in shown} <= {*ROOMS, *ELSEWHERE}
+    assert {"asbc.builder.GraphBuilder", "asbc.builder.GraphBuilder.fit"} <= EXAMPLES.keys()
 
 
 def test_what_is_left_out_is_noticed():

@@ -1,4 +1,4 @@
-"""Public names of experiments, training and exploring say what every parameter is, and their examples run."""
+"""Public names of all that is not the core say what every parameter is, and their examples run."""
 
 import doctest
 import importlib
@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+import asbc.embeddings
 import asbc.evaluate
 import asbc.explore
 import asbc.results
@@ -21,12 +22,12 @@ from asbc.report.findings import find
 from asbc.report.page import render
 from asbc.runs import SweepSummary
 
-PACKAGES = (asbc.evaluate, asbc.runs, asbc.results, asbc.train, asbc.explore)
+PACKAGES = (asbc.embeddings, asbc.evaluate, asbc.runs, asbc.results, asbc.train, asbc.explore)
 PUBLIC = {f"{p.__name__}.{name}": getattr(p, name) for p in PACKAGES for name in p.__all__}
 PUBLIC |= {f"{f.__module__}.{f.__name__}": f for f in (judge, make_report, read_evidence, run, show, find, render)}
 MODULES = [
     module.name
-    for package in ("evaluate", "runs", "report", "train", "explore")
+    for package in ("embeddings", "evaluate", "runs", "report", "train", "explore")
     for module in pkgutil.iter_modules(importlib.import_module(f"asbc.{package}").__path__, f"asbc.{package}.")
 ]
 

@@ -35,8 +35,20 @@ class Embeddings:
         The data set.
     encoder : str
         What turned its items into vectors.
-    fingerprint : str
+    fingerprint : str, default=""
         SHA-256 of the contents of ``vectors`` and ``labels``; computed where it is not given.
+
+    See Also
+    --------
+    asbc.embeddings.Files : reads them from files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.embeddings import Embeddings
+    >>> one = Embeddings(np.eye(3), np.array([0, 0, 1]), name="corners", encoder="none")
+    >>> len(one), one.fingerprint == Embeddings(np.eye(3), np.array([0, 0, 1]), "other", "names").fingerprint
+    (3, True)
     """
 
     vectors: NDArray

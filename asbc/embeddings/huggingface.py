@@ -26,25 +26,49 @@ class HuggingFace(EncoderSource):
 
     Parameters
     ----------
-    dataset : str
+    encoder : str
+        Its name in results.
+    source : {"lightly", "checkpoint", "timm"} or Encoder, default="published"
+        Where the encoder comes from, if the column has images; the default has none of the hub's. The parameters that
+        are not explained here are those of `EncoderSource`.
+    path, model, prefix : str, default=None
+    padding : {1, 2}, default=None
+    dataset : str, default="cifar100"
         Its name on the hub, such as ``"uoft-cs/cifar100"``; or a folder, with data files as on the hub or as
         ``save_to_disk`` writes it.
-    config : str, optional
-        Which of its configurations, where it has several.
-    revision : str, optional
-        Which of its versions on the hub; the newest by default.
     split : str, default="test"
         Which of its splits.
-    column : str, optional
-        The images or the vectors; by default the only column of images, else the only one of vectors.
-    label : str, optional
-        The classes; by default the only column of class labels, else one called ``label``, else none.
-    **others
-        As for `EncoderSource`: ``encoder``, ``source``, ``model``, ``path`` ... where the column has images.
+    name : str, default=None
+        The data set's name in results; None takes the last part of `dataset`.
+    root : str, default=None
+        Not used.
+    batch_size : int, default=256
+    num_workers : int, default=0
+    download : bool, default=True
+        Whether the hub may be asked.
+    trust_checkpoint : bool, default=False
+    cache : str, default=None
+    trainer : mapping, default={}
+    config : str, default=None
+        Which of its configurations, where it has several.
+    revision : str, default=None
+        Which of its versions on the hub; None takes the newest.
+    column : str, default=None
+        The images or the vectors; None takes the only column of images, else the only one of vectors.
+    label : str, default=None
+        The classes; None takes the only column of class labels, else one called ``label``, else none.
 
     See Also
     --------
-    asbc.embeddings.sources.EncoderSource : Images of other kinds.
+    EncoderSource : images of other kinds.
+
+    Examples
+    --------
+    Nothing is read before `load`:
+
+    >>> from asbc.embeddings import HuggingFace
+    >>> HuggingFace("mine", dataset="folder", column="vectors", split="train").column
+    'vectors'
     """
 
     config: str | None = None

@@ -35,19 +35,35 @@ class Files:
 
     Parameters
     ----------
-    path : str
+    path : str, default=None
         A file of vectors: ``.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.h5ad``; or the folder of an entry of the
-        store. See `asbc.embeddings.reading.read_vectors`, also for the next three.
-    labels : str, optional
+        store. See `asbc.embeddings.reading.read_vectors`, also for the next three. `load` needs it.
+    labels : str, default=None
         Another file with the labels; takes the place of labels in `path`.
-    vectors : str, optional
+    vectors : str, default=None
         Name of the vectors in `path`, where it cannot be told.
-    label : str, optional
+    label : str, default=None
         Name of the array or column with the labels, where it cannot be told.
-    name : str, optional
-        The data set's name; the file's name, or the one an entry has, where it is not given.
-    encoder : str
-        What made the vectors; an entry's own where it is not given.
+    name : str, default=None
+        The data set's name; None takes the file's name, or the one an entry has.
+    encoder : str, default="files"
+        What made the vectors. An entry of the store keeps its own name unless another is given.
+
+    See Also
+    --------
+    EncoderSource : what an encoder makes of images.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from asbc.embeddings import Files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "corners.npz")
+    ...     np.savez(path, embeddings=np.eye(3), labels=[0, 0, 1])
+    ...     found = Files(path).load()
+    >>> found.name, found.vectors.shape, found.labels.tolist()
+    ('corners', (3, 3), [0, 0, 1])
     """
 
     path: str | None = None
@@ -80,6 +96,10 @@ class Clinc100:
     The vectors have 384 numbers and are not normalised. CLINC150 is under the licence CC BY 3.0; ``clinc100.txt``
     beside the file says where it comes from.
 
+    See Also
+    --------
+    Digits : a smaller set, of images.
+
     Examples
     --------
     >>> from asbc.embeddings import Clinc100
@@ -98,6 +118,10 @@ class Clinc100:
 @dataclass
 class Digits:
     """The 1,797 hand-written digits that come with scikit-learn: 64 grey values each, no download.
+
+    See Also
+    --------
+    Clinc100 : sentences, as an encoder sees them.
 
     Examples
     --------
@@ -124,25 +148,51 @@ class EncoderSource:
     source : {"published", "lightly", "checkpoint", "timm"} or Encoder, default="published"
         Ready embeddings from a public repository; weights of lightly's ImageNet benchmark; a checkpoint; a timm
         model; or what a function of your own returned.
-    path : str, optional
+    path : str, default=None
         Checkpoint file or folder; for timm, a local file of weights.
-    model : str, optional
+    model : str, default=None
         Name of the timm model.
-    prefix : str, optional
-        What the names of the encoder's weights start with in the file, such as ``"backbone."``.
-    padding : {1, 2}, optional
-        See `asbc.embeddings.checkpoints.read_checkpoint`.
+    prefix : str, default=None
+        What the names of the encoder's weights start with in the file, such as ``"backbone."``; None looks for it.
+    padding : {1, 2}, default=None
+        Of the first convolution, where a file does not show it; see `asbc.embeddings.checkpoints.read_checkpoint`.
     dataset : str or torch Dataset, default="cifar100"
-        See `asbc.embeddings.datamodule.EmbeddingDataModule`, as for ``split``, ``root``, ``batch_size``,
-        ``num_workers`` and ``download``.
-    name : str, optional
-        The data set's name in results.
+        What is embedded: "cifar10", "cifar100", "imagefolder", or any torch data set of images.
+    split : {"train", "test"}, default="test"
+        Which part of CIFAR; of an image folder, the sub-folder of `root` with that name, where there is one.
+    name : str, default=None
+        The data set's name in results; None takes that of `dataset`, or the name of the folder of images.
+    root : str, default=None
+        Folder of the images. "imagefolder" needs it; None puts CIFAR into the cache.
+    batch_size : int, default=256
+        Images that go through the encoder together.
+    num_workers : int, default=0
+        Processes that read images; 0 reads them in this one.
+    download : bool, default=True
+        Whether what is missing may be downloaded.
     trust_checkpoint : bool, default=False
         Unpickle a checkpoint that holds more than weights. That can run any code.
-    cache : str, optional
-        Folder of downloads and embeddings; else ``$ASBC_CACHE``, else the user's cache directory.
-    trainer : mapping
+    cache : str, default=None
+        Folder of downloads and embeddings; None takes ``$ASBC_CACHE``, else the user's cache directory.
+    trainer : mapping, default={}
         Arguments of `lightning.Trainer`.
+
+    See Also
+    --------
+    HuggingFace : data sets of the Hugging Face hub.
+    Files : vectors that are there already.
+
+    Examples
+    --------
+    Nothing is read before `load`, and `load` says what is missing:
+
+    >>> from asbc.embeddings import EncoderSource
+    >>> source = EncoderSource("mine", source="checkpoint", dataset="imagefolder", root="photos")
+    >>> try:
+    ...     source.load()
+    ... except ValueError as error:
+    ...     print(error)
+    path: the checkpoint's file or folder is wanted for source=checkpoint, got none
     """
 
     encoder: str

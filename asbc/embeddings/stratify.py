@@ -22,13 +22,17 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
         class and are not chosen.
     per_class : int
         Rows to take of each class.
-    seed : int
+    seed : int, default=0
         Non-negative. Different seeds give independent samples.
 
     Returns
     -------
     ndarray of shape (m,)
         Row numbers in ascending order: index arrays with them, no row is copied here.
+
+    See Also
+    --------
+    asbc.evaluate.LeaveOneOut : one of the tasks that are measured on such samples.
 
     Examples
     --------
