@@ -10,8 +10,9 @@ from pathlib import Path
 
 import platformdirs
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
+from asbc.files import DISK_FULL
+
+_LOCKED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class CacheError(OSError):
@@ -29,9 +30,9 @@ def writing_to(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, CacheError) or error.errno not in _FULL | _LOCKED:
+        if isinstance(error, CacheError) or error.errno not in (*DISK_FULL, *_LOCKED):
             raise
-        wanted = "with more room" if error.errno in _FULL else "that you may write to"
+        wanted = "with more room" if error.errno in DISK_FULL else "that you may write to"
         raise CacheError(
             f"cannot write to the cache {folder}: {error.strerror}. "
             f"Point ASBC_CACHE (or embedding.cache) at a folder {wanted}."
