@@ -13,7 +13,7 @@ from asbc.kernels.mst import tree_lengths
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
 from asbc.validation import MOST_REPETITIONS, Floats, one_of, seed_number, whole_number
 
-SMALLEST_TREE = 8  # neighbours that a spanning-tree dimension needs
+SMALLEST_TREE = 8  # neighbours that a spanning-tree dimension needs at least
 ESTIMATORS = ("mst", "levina_bickel", "two_nn")
 SMALLEST, LARGEST = 1.0, 200.0  # dimensions: estimates beyond are set to the nearer of the two
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-GROUP = 4096
+GROUP = 4096  # rows that are drawn together, from a seed of their own
 WAVES = 24  # curved features per piece
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from asbc.checksums import once
 
-_BLOCK = 1 << 24  # bytes
+_BLOCK = 1 << 24  # bytes of the rows that one checksum is for
 
 
 def block_checks(vectors: NDArray, labels: NDArray | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from asbc.embeddings.blocks import block_checks, check_blocks
 from asbc.embeddings.cache import cache_folder, writing_to
 from asbc.files import write_whole
 
-FORMAT = 1
+FORMAT = 1  # number of the layout of an entry; it rises when older versions could no longer read it
 _WANTED = ("shape", "dtype", "labels", "fingerprint", "dataset", "encoder")  # what every manifest says
 
 

@@ -25,7 +25,7 @@ from asbc.learn.labels import encode_labels
 from asbc.validation import one_of
 
 KINDS = ("near", "uniform")
-NEAR = 3  # classes that a label may move to, where it moves to a near one
+NEAR = 3  # nearest classes that a label may move to, in noise of the kind "near"
 FOLDS = 5  # of the cross-validation of rivals that learn a classifier
 
 Codes = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# Up to so many differences every assignment of signs is looked at; there are 8,192 of them then.
+# Differences up to which every assignment of signs is looked at; of 13 there are 8,192.
 FEW = 13
 
 

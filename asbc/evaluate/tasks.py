@@ -175,9 +175,9 @@ class LabelPropagation(Task):
     alpha : float, default=0.85
         Share of a node's new value that comes from its neighbours, see :func:`asbc.learn.propagation.propagate`.
     max_rounds : int, default=200
-        Propagation stops after so many rounds,
+        Rounds after which propagation stops at the latest.
     tol : float, default=1e-6
-        or when no value changes by more than this.
+        It stops earlier when no value changes by more than this.
 
     See Also
     --------

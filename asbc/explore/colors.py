@@ -67,7 +67,7 @@ class Coloring:
 
 
 def class_palette(count: int) -> list[str]:
-    """Colours for so many classes: ten that anybody can tell apart, then others spread over the hues."""
+    """Colours for `count` classes: ten that anybody can tell apart, then others spread over the hues."""
     more = []
     for i in range(max(0, count - len(FIRST))):
         hue = (0.11 + i * 0.61803398875) % 1.0  # steps of the golden ratio: successive hues lie far apart

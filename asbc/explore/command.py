@@ -21,8 +21,8 @@ from asbc.outofcore.errors import BuildError
 from asbc.outofcore.progress import Progress
 from asbc.outofcore.storage import read_graph_manifest
 
-BLOCKS = 20  # pieces that a build is cut into, so that its bars move
-LEAST_BLOCK = 2048  # nodes
+BLOCKS = 20  # blocks that a build is cut into, so that its bars move
+LEAST_BLOCK = 2048  # nodes per block at least
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -23,10 +23,10 @@ from asbc.outofcore.storage import has_checksums, load_graph, load_nodes, read_g
 from asbc.validation import as_vectors
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
-# What the page lists; the table has all.
-SUSPECTS = 100  # doubtful labels, with the neighbours that say so
+# How many of each the page lists at most; the table beside it has all.
+SUSPECTS = 100  # doubtful labels, each with the neighbours that speak against it
 OUTLIERS = 50  # nodes that lie apart
-GROUPS = 100  # of near-duplicates
+GROUPS = 100  # groups of near-duplicates, the largest ones
 
 
 def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuilder:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.validation import seed_number
 
-LEAST = 10  # nodes of every stratum that are taken, if it has them and there is room
+LEAST = 10  # nodes that are taken of every stratum at least, if it has as many and there is room
 
 
 def stratified_share(strata: ArrayLike, size: int, seed: int = 0) -> NDArray[np.int64]:

@@ -84,7 +84,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     Returns
     -------
     Thumbnails
-        Where even the smallest are too many bytes, every so many nodes have one, and a note says so.
+        Where even the smallest take too many bytes, only some of the nodes have one, spread evenly, and a note says so.
     """
     tried = nodes[np.linspace(0, len(nodes) - 1, min(TRIED, len(nodes))).astype(int)]
     for side in SIDES:

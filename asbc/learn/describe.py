@@ -24,7 +24,7 @@ from asbc.validation import as_vectors
 
 SMALLEST_K = 8  # candidates that a builder asks for at least
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
-HUBS = 10  # of the biggest hubs, so many are named
+HUBS = 10  # hubs that are named, the biggest ones
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,7 +26,7 @@ from asbc.learn.spread import global_rank
 from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
 
-FEWEST = 9  # rows that have eight neighbours each
+FEWEST = 9  # rows that a probe needs: each then has eight neighbours, the fewest that a dimension is read off
 
 Embed = Callable[[LightningModule, Any], Any]
 

@@ -17,7 +17,7 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
     ----------
     X : (n, d) array-like, or memory map
     sample : int, default=10000
-        Of more vectors than this, so many are drawn.
+        Vectors that are looked at; where there are more, this many of them are drawn.
     seed : int, default=0
         Of the draw.
 

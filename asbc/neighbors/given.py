@@ -16,7 +16,9 @@ CLOSE_SHARE = 0.99  # share of the distances that must agree with those between 
 CLOSE_RATIO = 0.01  # two distances agree if they differ by no more than this share of the distance ...
 CLOSE_SCALE = 0.001  # ... and of the median distance: single precision is coarse where points nearly coincide
 
-ROUNDING = 1e-6  # so far below 0, of the largest, a distance may be: single precision gives 1 - cos that way
+# A distance may lie below 0 by this share of the largest one, and then counts as 0: in single precision, 1 - cos of
+# equal vectors comes out that way.
+ROUNDING = 1e-6
 
 
 def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") -> Neighbors:

@@ -225,7 +225,7 @@ class SharedSamples:
 
 
 shared_samples = SharedSamples()
-SHARED_NODES = 60_000
+SHARED_NODES = 60_000  # nodes of all subsamples together that are kept for the next experiment of the same process
 
 
 def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:

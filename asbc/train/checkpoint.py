@@ -16,7 +16,7 @@ ARGS = "args.json"
 
 
 class Checkpoints(Callback):
-    """Write the state of the run every so many steps and after each epoch: a new file first, then the old one goes.
+    """Write the state of the run every few steps and after each epoch: a new file first, then the old one goes.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Checkpoints(Callback):
     name : str
         What the file's name begins with; the number of finished epochs follows.
     every_n_steps : int, default=200
-        A kill costs at most so many steps.
+        Steps between two checkpoints: what a kill costs at most.
     """
 
     def __init__(self, folder: Path, name: str, every_n_steps: int = 200) -> None:

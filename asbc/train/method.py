@@ -63,7 +63,7 @@ class Recipe:
             raise ValueError(f"lr={self.lr}: a number above 0 is wanted")
 
     def build(self, parameters: list[nn.Parameter], images: int) -> torch.optim.Optimizer:
-        """The optimiser, for so many images per step."""
+        """The optimiser of `parameters`, where each step sees `images` images."""
         lr = self.lr * images / 256
         if self.optimizer == "sgd":
             return torch.optim.SGD(parameters, lr, momentum=self.momentum, weight_decay=self.weight_decay)

@@ -15,7 +15,7 @@ class NeighborProbe(Callback):
     """Log ``knn20``, the share of held-out images that their 20 nearest training images name rightly.
 
     The vote is the usual one of self-supervised learning: by cosine, a neighbour counts ``exp(cosine / 0.1)``. It is
-    taken before the first step and at the end, and in between after every so many epochs.
+    taken before the first step and at the end, and in between every `every_n_epochs` epochs.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class EpochLines(lightning.pytorch.Callback):
-    """A line per epoch: the loss, and how many images were gone through in a second."""
+    """A line per epoch: the loss, and how many images went through per second."""
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.began, self.steps = time.perf_counter(), trainer.global_step  # also in mid-epoch, where a run goes on
@@ -72,7 +72,7 @@ def pretrain(config: DictConfig) -> Path:
         The folder with ``args.json`` and the checkpoint.
     """
     began, used = time.perf_counter(), sum(os.times()[:4])
-    # They tell what is not there, and of other products.
+    # Lightning's messages list devices that are not there, and advertise other products.
     for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
         logging.getLogger(library).setLevel(logging.WARNING)
     folder, encoder = Path(config.out).expanduser(), config.encoder

@@ -21,7 +21,7 @@ def test_the_same_bits_as_the_estimator(X, path, tmp_path, name):
 
 @pytest.mark.parametrize("block", [1, 64, 699, 100_000])
 def test_any_block_size(path, tmp_path, block):
-    if block == 1:  # a file a node: fewer nodes will do
+    if block == 1:  # one file per node: fewer nodes will do
         np.save(tmp_path / "few.npy", np.load(path)[95:135])
         path = tmp_path / "few.npy"
     options = {"search": "ivf", "search_options": {"n_lists": 5, "n_probe": 2}}
