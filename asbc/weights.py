@@ -189,10 +189,10 @@ def row_weights(
 
     Parameters
     ----------
-    kind : {"uniform", "gaussian", "nnk"}
+    kind : {"uniform", "gaussian", "nnk", "blend"}
         How neighbours are weighted; ``"uniform"`` ignores `choice`.
     X : (N, d) array or None
-        The vectors. Only ``"nnk"`` needs them, unless `neighbors` carries the distances within neighbourhoods.
+        The vectors. "nnk" and "blend" need them, unless `neighbors` carries the distances within neighbourhoods.
     neighbors : Neighbors
         The neighbours of n nodes, k per node.
     choice : BandwidthChoice or None
