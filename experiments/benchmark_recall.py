@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import asbc
-from asbc.neighbors.recall import FEWEST_NODES, MOST_NODES
+from asbc.neighbors.recall import nodes_measured
 
 K = 30
 TARGETS = (0.90, 0.95, 0.98, 0.99)
@@ -80,8 +80,7 @@ def measure(name, X, rounds):
             turns.append((ours, plain))
         hits = (found.distances <= farthest).mean(axis=1)
         lists = found.recall is not None
-        sample = max(FEWEST_NODES, min(MOST_NODES, len(X) // 200))  # nodes that the search measures its recall on
-        error = 1.96 * float(hits.std(ddof=1)) / np.sqrt(sample)
+        error = 1.96 * float(hits.std(ddof=1)) / np.sqrt(nodes_measured(len(X)))
         estimate = found.recall if lists else 1.0
         rows.append(
             {

@@ -13,7 +13,7 @@ from scipy import sparse
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.lanes import ABREAST
 from asbc.kernels.topk import keep_nearest, measure_from
-from asbc.neighbors.exact import Ids, largest_offset, search_exactly
+from asbc.neighbors.exact import SETTLED_ROWS, Ids, largest_offset, search_exactly
 from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths
 from asbc.validation import Floats, as_vectors
 
@@ -24,10 +24,10 @@ DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for r
 # lists that a recall takes hold as many rows with 32 rows and 5 rounds.
 TRAINING_ROWS_PER_LIST = 16
 KMEANS_ROUNDS = 3
-RESIDUAL_ROWS = 4096  # rows whose residuals are worked out together
+RESIDUAL_ROWS = 1024  # rows whose residuals are worked out together
 
 
-def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROUNDS) -> NDArray[np.float32]:
+def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     """The centroids (n_lists, d) of inverted lists, by k-means on a sample of the rows.
 
     Rows are assigned by exact search and sums run in a fixed order, so that neither threads nor batches change the
@@ -36,15 +36,10 @@ def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROU
     rng = np.random.default_rng([seed, n_lists])
     rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS_PER_LIST * n_lists), replace=False))
     sample = X[rows]
-    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
-    if spread > 1e15 or 0 < spread < 1e-15:
-        raise ValueError(
-            "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
-            f"got {spread:.3g}. Scale it, or use search='exact'."
-        )
+    check_spread(sample)
     sample = np.ascontiguousarray(sample, np.float32)
     centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
-    for _ in range(rounds):
+    for _ in range(KMEANS_ROUNDS):
         nearest = search_exactly(centroids, 1, sample)
         labels = nearest.indices[:, 0]
         counts = np.bincount(labels, minlength=n_lists)
@@ -60,6 +55,16 @@ def train_centroids(X: Floats, n_lists: int, seed: int, rounds: int = KMEANS_ROU
             farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
             centroids[empty] = sample[farthest[: len(empty)]]
     return centroids
+
+
+def check_spread(sample: Floats) -> None:
+    """Refuse rows (m, d) whose squares single precision cannot hold."""
+    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
+    if spread > 1e15 or 0 < spread < 1e-15:
+        raise ValueError(
+            "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
+            f"got {spread:.3g}. Scale it, or use search='exact'."
+        )
 
 
 class InvertedLists:
@@ -143,16 +148,20 @@ class InvertedLists:
         reach = np.zeros(len(vectors))
         # Queries of one list look at much the same lists. So each thread takes those of some lists, and its products
         # stay large; and since no two threads have a query in common, memory does not grow with their number.
-        together = np.array_split(np.argsort(lists[:, 0], kind="stable"), get_num_threads())
-        on_threads(together, lambda some: self._scan(vectors, lists, some, values, positions, reach))
+        together = np.argsort(lists[:, 0], kind="stable")
+        shares = np.array_split(together, get_num_threads())
+        on_threads(shares, lambda some: self._scan(vectors, lists, some, values, positions, reach))
         found = np.where(positions >= 0, self.members[positions], -1)
         # A row that was seen and not kept is no nearer than the farthest that was, but for rounding.
         error = rounding_error(X.shape[1], reach, np.float32)
-        squared = listed_distances(X, np.ascontiguousarray(vectors), found)
+        squared = np.empty(found.shape)
+        for start in range(0, len(together), SETTLED_ROWS):
+            some = together[start : start + SETTLED_ROWS]  # they have many candidates in common, which stay in the cache
+            squared[some] = listed_distances(X, vectors[some], found[some])
         bound = values[:, 0]
-        certain = np.isinf(bound) | (np.partition(squared, wanted - 1, axis=1)[:, wanted - 1] < bound - error)
-        sizes = np.diff(self.starts)[lists].sum(axis=1)
+        certain = np.isinf(bound) | ((squared < (bound - error)[:, None]).sum(axis=1) >= wanted)
         doubtful = np.flatnonzero(~certain)
+        sizes = np.diff(self.starts)[lists].sum(axis=1)
         while len(doubtful):
             # As many queries at once as need no more than DOUBTFUL_DISTANCES distances together, and at least one.
             widest = np.maximum.accumulate(sizes[doubtful])
@@ -247,7 +256,10 @@ def residuals(
 ) -> NDArray[np.float32]:
     """The rows `members` (m,) of X minus the centroids of their lists, (m, d); `labels` (n,) are all rows' lists."""
     out = np.empty((len(members), X.shape[1]), np.float32)
-    for start in range(0, len(members), RESIDUAL_ROWS):
+
+    def work_out(start):
         rows = members[start : start + RESIDUAL_ROWS]
         out[start : start + RESIDUAL_ROWS] = X[rows] - centroids[labels[rows]]
+
+    on_threads(range(0, len(members), RESIDUAL_ROWS), work_out)
     return out

@@ -41,8 +41,20 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
         Chosen on samples. It decides how long the search takes, and nothing else.
     """
     n, d = rows.shape
+    if float(n) * n * d < FEWEST_PRODUCTS:
+        return None
+    best = best_outline(rows, half, kept)
+    return best[0] if best is not None and best[1] < WORTH else None
+
+
+def best_outline(rows: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDArray[np.float64], float] | None:
+    """The directions (d, m) whose outlines cost the least, and what they cost, where the rows' own products cost 1.
+
+    The parameters are those of :func:`find_directions`. None where rows are too short or too few for outlines.
+    """
+    n, d = rows.shape
     lengths = [m for m in LADDER if m <= d // 2]
-    if float(n) * n * d < FEWEST_PRODUCTS or kept >= n or not lengths:
+    if kept >= n or not lengths:
         return None
     rng = np.random.default_rng(0)
     seen, tried = (np.sort(rng.choice(n, min(n, count), replace=False)) for count in (DIRECTION_ROWS, TRIED_ROWS))
@@ -54,9 +66,9 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
     for m in lengths:
         products = own[:, :m] @ other[:, :m].T + _left_out(own, m)[:, None] * _left_out(other, m)
         possible = half[tried, None] + half[seen] - products < limits
-        costs.append(m + 1 + ALONE * d * float(possible.mean()))
+        costs.append((m + 1) / d + ALONE * float(possible.mean()))
     best = int(np.argmin(costs))
-    return np.ascontiguousarray(directions[:, : lengths[best]]) if costs[best] < WORTH * d else None
+    return np.ascontiguousarray(directions[:, : lengths[best]]), costs[best]
 
 
 def _main_directions(rows: NDArray[Any], m: int, rng: np.random.Generator) -> NDArray[np.float64]:

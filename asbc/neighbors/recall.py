@@ -105,10 +105,15 @@ def measure_recall(
     Recall
     """
     rng = np.random.default_rng([seed, len(source)])
-    count = sample or max(FEWEST_NODES, min(MOST_NODES, len(source) // 200))
+    count = sample or nodes_measured(len(source))
     nodes = np.sort(rng.choice(len(source), min(count, len(source)), replace=False))
     vectors = np.ascontiguousarray(source[nodes])
     return recall_of(found(nodes), exact_distances(X, vectors, k, nodes if among_rows else None)[1])
+
+
+def nodes_measured(n: int) -> int:
+    """Nodes of n that recall is measured on, unless another number is asked for: one of 200, within limits."""
+    return max(FEWEST_NODES, min(MOST_NODES, n // 200))
 
 
 def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:

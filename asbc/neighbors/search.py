@@ -17,7 +17,7 @@ from asbc.kernels.distances import listed_distances
 from asbc.kernels.topk import settle
 from asbc.neighbors.exact import Ids, exact_distances, search_exactly
 from asbc.neighbors.external import HNSW, Listed, nn_descent_candidates
-from asbc.neighbors.lists import KMEANS_ROUNDS, InvertedLists, train_centroids
+from asbc.neighbors.lists import InvertedLists, train_centroids
 from asbc.neighbors.options import RECALL, check_recall, check_search
 from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
@@ -175,11 +175,11 @@ def build_index(X: Floats, k: int, search: str, options: Mapping[str, Any], reca
     """
     settings = check_search(search, len(X), options)
     if search in ("auto", "ivf"):
-        lists = functools.cache(lambda rounds: train_centroids(X, settings["n_lists"], seed, rounds))
+        lists = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
         decision = decide_lists(X, k, search, settings, recall, seed, lists)
         if decision.search == "exact":
             return None, decision
-        return InvertedLists.build(X, lists(KMEANS_ROUNDS), decision.options["n_probe"]), decision
+        return InvertedLists.build(X, lists(), decision.options["n_probe"]), decision
     if search == "hnsw":
         index = HNSW.build(X, settings)
         decision = decide_breadth(X, k, settings, recall, seed, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,22 +11,22 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.neighbors.exact import exact_distances
-from asbc.neighbors.lists import KMEANS_ROUNDS, nearest_lists
-from asbc.neighbors.recall import recall_of
+from asbc.neighbors.glance import draw_some, share_looked_at, share_multiplied
+from asbc.neighbors.lists import nearest_lists
+from asbc.neighbors.recall import nodes_measured, recall_of
 from asbc.validation import Floats
 
 FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
-# What a distance costs in inverted lists, where one in exact search costs 1. There a product serves both of its rows,
-# and outlines spare most of it; here it serves one, the queries of a list are copied together, and products are small.
-LIST_COST = 5.5
+# What it takes to look at a product, whether the two rows are near and to keep it if so, where one of the
+# multiplications that make a product takes 1. Measured by experiments/benchmark_recall.py --costs, as are the next two.
+LOOK = 130.0
+FILED = 1000.0  # what else a row takes in lists and not in exact search, in multiplications for each of its numbers
+WORTH = 0.9  # lists are trained where they are expected to cost at most this share of exact search
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
 # together reach it.
 CAUTION = 1.645
-# A glance first: lists around rows drawn at random, tried on so few nodes. If they cost so many times what exact search
-# does, better lists need not be tried. With lists from k-means, the cost was a quarter at best.
-GLANCE_NODES, HOPELESS = 40, 3.5
 BREADTHS = (64, 128, 256, 512, 1024, 2048)  # candidates that a small-world graph is tried with, in turn
 
 
@@ -59,14 +60,11 @@ class Tuning:
         What they reach there.
     candidates : float
         Rows that they hold, on average.
-    cost : float
-        Of looking through so many lists, where comparing a node with every row costs 1.
     """
 
     n_probe: int
     recall: float
     candidates: float
-    cost: float
 
 
 def tune_probes(
@@ -75,7 +73,6 @@ def tune_probes(
     k: int,
     recall: float,
     seed: int,
-    sample: int | None = None,
 ) -> Tuning:
     """The fewest lists to look at for a recall, from the exact neighbours of a sample of nodes.
 
@@ -91,12 +88,10 @@ def tune_probes(
         Within (0, 1].
     seed : int
         Of the sample. It is another sample than the one that recall is measured on afterwards.
-    sample : int or None, default=None
-        Nodes; None takes one of 200, from 200 to 1,000.
     """
     n, n_lists = len(X), len(centroids)
     rng = np.random.default_rng([seed, n, 1])
-    nodes = _sample(n, rng, sample)
+    nodes = _sample(n, rng)
     vectors = np.ascontiguousarray(X[nodes])
     neighbors = exact_distances(X, vectors, k, nodes)[0]
     near, place = np.unique(neighbors, return_inverse=True)
@@ -112,13 +107,33 @@ def tune_probes(
     surely = found - CAUTION * shares.std(axis=0, ddof=1) / np.sqrt(len(nodes))
     n_probe = min(int(np.argmax(np.append(surely, np.inf) >= recall - 1e-12)) + 1, n_lists)
     candidates = _rows_in_lists(X, centroids, order[:, :n_probe], rng)
-    cost = (n_lists + LIST_COST * candidates) / n
-    return Tuning(n_probe, float(found[n_probe - 1]), candidates, float(cost))
+    return Tuning(n_probe, float(found[n_probe - 1]), candidates)
 
 
-def _sample(n: int, rng: np.random.Generator, count: int | None = None) -> NDArray[np.int64]:
-    count = count or max(FEWEST_NODES, min(MOST_NODES, n // 200))
-    return np.sort(rng.choice(n, min(n, count), replace=False))
+def _sample(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.sort(rng.choice(n, min(n, nodes_tuned_on(n)), replace=False))
+
+
+def nodes_tuned_on(n: int) -> int:
+    """Nodes whose exact neighbours tell how far to look: one of 200, within limits."""
+    return max(FEWEST_NODES, min(MOST_NODES, n // 200))
+
+
+def cost_of_exact(n: int, d: int, share: float) -> float:
+    """What exact search costs, in multiplications per row of X (n, d).
+
+    A product serves both of its rows. It takes `share` of its d multiplications with outlines, and then it is looked at.
+    """
+    return n / 2 * (share * d + LOOK)
+
+
+def cost_of_lists(n: int, d: int, n_lists: int, candidates: float) -> float:
+    """What inverted lists cost, in multiplications per row of X (n, d), where a node is compared with so many candidates.
+
+    A row is also compared with every centroid, and with the nodes that the recall is tuned and measured on.
+    """
+    compared = candidates + n_lists + nodes_tuned_on(n) + nodes_measured(n)
+    return compared * (d + LOOK) + FILED * d
 
 
 def decide_lists(
@@ -128,7 +143,7 @@ def decide_lists(
     settings: Mapping[str, int],
     recall: float,
     seed: int,
-    centroids: Callable[[int], NDArray[np.float32]],
+    centroids: Callable[[], NDArray[np.float32]],
 ) -> Decision:
     """Whether to search exactly or by inverted lists, and how many of them each node looks at.
 
@@ -141,17 +156,29 @@ def decide_lists(
         As :func:`asbc.neighbors.options.check_search` gives them; with ``n_probe`` there is nothing to decide.
     recall : float
     seed : int
-    centroids : function of a number of rounds
-        The centroids after so many rounds of k-means.
+    centroids : function
+        Called if lists seem worth it, for their centroids.
     """
     if "n_probe" in settings:
         return Decision("ivf", settings)
     if search == "auto" and len(X) <= EXACT_ROWS:
         return Decision("exact")
-    for rounds, limit, sample in ((0, HOPELESS, GLANCE_NODES), (KMEANS_ROUNDS, 1.0, None)):
-        tuning = tune_probes(X, centroids(rounds), k, recall, seed, sample)
-        if tuning.cost >= limit:
-            return Decision("exact")
+    n, d = X.shape
+    some, near = draw_some(X, k, seed)
+    exact = functools.cache(lambda: cost_of_exact(n, d, share_multiplied(some, near)))
+
+    def dearer(candidates, limit):
+        """Whether lists cost more than so many times exact search. What outlines spare is tried only if it decides."""
+        lists = cost_of_lists(n, d, settings["n_lists"], candidates)
+        if lists <= limit * cost_of_exact(n, d, 0.0):
+            return False
+        return lists > limit * cost_of_exact(n, d, 1.0) or lists > limit * exact()
+
+    if dearer(n * share_looked_at(some, near, settings["n_lists"], recall, seed), WORTH):
+        return Decision("exact")
+    tuning = tune_probes(X, centroids(), k, recall, seed)
+    if dearer(tuning.candidates, 1.0):
+        return Decision("exact")
     return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
 
 

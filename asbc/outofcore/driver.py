@@ -29,7 +29,7 @@ from asbc.builder import GraphBuilder
 from asbc.checksums import file_crc32
 from asbc.files import whole_path
 from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
-from asbc.neighbors.lists import KMEANS_ROUNDS, file_under, train_centroids
+from asbc.neighbors.lists import file_under, train_centroids
 from asbc.neighbors.options import check_search
 from asbc.neighbors.recall import Recall, measure_recall, warn_of_recall
 from asbc.neighbors.search import find_rows
@@ -282,16 +282,16 @@ class _Build:
     def _decide_lists(self, settings: Mapping[str, int], seed: int) -> None:
         job, plan = self.job, self.plan
 
-        def centroids(rounds: int) -> NDArray:
-            path = job.scratch / ("centroids.npy" if rounds == KMEANS_ROUNDS else "rough_centroids.npy")
+        def centroids() -> NDArray:
+            path = job.scratch / "centroids.npy"
             with self.progress.step("train"):
-                self._once(path, lambda: train_centroids(job.X, settings["n_lists"], seed, rounds))
+                self._once(path, lambda: train_centroids(job.X, settings["n_lists"], seed))
             return open_array(path)
 
         if not (job.scratch / "search.json").is_file():
             self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
         if job.search["search"] == "ivf":
-            centroids(KMEANS_ROUNDS)
+            centroids()
 
     def _inverted_lists(self, options: Mapping[str, int], seed: int) -> None:
         job, plan = self.job, self.plan
