@@ -18,6 +18,7 @@ from asbc.validation import Floats
 
 FEWEST_ROWS = 2048  # rows that stand for all, at least
 NODES = 128  # those of them whose neighbours are looked for
+ROUNDS = 2  # of k-means: around rows drawn at random, lists would hold far too many rows
 NODES_TOGETHER = 64  # nodes that are compared with the other rows together
 
 
@@ -53,14 +54,13 @@ def share_looked_at(some: NDArray[np.float32], near: int, n_lists: int, recall: 
     rng = np.random.default_rng([seed, len(some), 3])
     nodes = np.sort(rng.choice(len(some), min(NODES, len(some)), replace=False))
     centroids = some[np.sort(rng.choice(len(some), min(n_lists, len(some)), replace=False))]
-    labels = _nearest(some, centroids)
-    # One round of k-means: around rows drawn at random, lists would hold far too many rows.
-    members = sparse.csr_array(
-        (np.ones_like(some[:, 0]), labels, np.arange(len(some) + 1)), (len(some), len(centroids))
-    )
-    counts = np.bincount(labels, minlength=len(centroids))
-    present = counts > 0
-    centroids[present] = (members.T @ some)[present] / counts[present, None]
+    ones, ends = np.ones_like(some[:, 0]), np.arange(len(some) + 1)
+    for _ in range(ROUNDS):
+        labels = _nearest(some, centroids)
+        members = sparse.csr_array((ones, labels, ends), shape=(len(some), len(centroids)))
+        counts = np.bincount(labels, minlength=len(centroids))
+        present = counts > 0
+        centroids[present] = (members.T @ some)[present] / counts[present, None]
     labels = _nearest(some, centroids)
     held = np.bincount(labels, minlength=len(centroids)) / len(some)
 
@@ -103,7 +103,7 @@ def share_multiplied(some: NDArray[np.float32], near: int) -> float:
 
     def try_outlines(_):
         nonlocal cost
-        found = best_outline(some, 0.5 * squared_lengths(some), near)
+        found = best_outline(some, 0.5 * squared_lengths(some), near + 1)  # a row is the nearest to itself
         cost = 1.0 if found is None else min(1.0, found[1])
 
     on_threads([None], try_outlines)

@@ -18,11 +18,15 @@ from asbc.validation import Floats
 
 FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
-# What it takes to look at a product, whether the two rows are near and to keep it if so, where one of the
-# multiplications that make a product takes 1. Measured by experiments/benchmark_recall.py --costs, as are the next two.
-LOOK = 130.0
-FILED = 1000.0  # what else a row takes in lists and not in exact search, in multiplications for each of its numbers
-WORTH = 0.9  # lists are trained where they are expected to cost at most this share of exact search
+# What a search costs is told in multiplications, as large matrix products do them. To look at a product, whether its
+# two rows are near, and to keep it if so, costs LOOK of them. To train lists, file a row in them and settle its
+# candidates costs FILED for each of its numbers, beyond what exact search does for a row. These two explain measured
+# times best, mostly within a fifth (experiments/benchmark_recall.py --costs).
+LOOK = 210.0
+FILED = 4800.0
+# Lists are trained where they are expected to cost at most this share of exact search. It leaves room for what is
+# expected of the two to be off by a fifth each.
+WORTH = 0.6
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
 # together reach it.
@@ -122,13 +126,14 @@ def nodes_tuned_on(n: int) -> int:
 def cost_of_exact(n: int, d: int, share: float) -> float:
     """What exact search costs, in multiplications per row of X (n, d).
 
-    A product serves both of its rows. It takes `share` of its d multiplications with outlines, and then it is looked at.
+    A product serves both of its rows. It takes `share` of its d multiplications, the rest of which outlines spare, and
+    is then looked at.
     """
     return n / 2 * (share * d + LOOK)
 
 
 def cost_of_lists(n: int, d: int, n_lists: int, candidates: float) -> float:
-    """What inverted lists cost, in multiplications per row of X (n, d), where a node is compared with so many candidates.
+    """What inverted lists cost, in multiplications per row of X (n, d), where a node has so many candidates.
 
     A row is also compared with every centroid, and with the nodes that the recall is tuned and measured on.
     """

@@ -66,8 +66,9 @@ def test_outlines_spare_products_where_rows_lie_along_few_directions():
         assert least <= share_multiplied(some, near) <= most
 
 
-def test_a_sample_of_rows_tells_what_outlines_of_all_spare():
-    X = (np.random.default_rng(0).normal(size=(20_000, 96)) * np.arange(1, 97) ** -1.0).astype(np.float32)
+@pytest.mark.parametrize("n", [20_000, 70_000])
+def test_a_sample_of_rows_tells_what_outlines_of_all_spare(n):
+    X = (np.random.default_rng(0).normal(size=(n, 96)) * np.arange(1, 97) ** -1.0).astype(np.float32)
     X -= X.mean(axis=0)
     true = best_outline(X, 0.5 * squared_lengths(X), 30)[1]
     assert true / 1.3 < share_multiplied(*draw_some(X, 30, 0)) < 1.3 * true < 1

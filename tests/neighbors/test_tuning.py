@@ -1,5 +1,6 @@
 """A recall that is asked for is reached, and exact search takes over where lists would cost more."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -57,8 +58,55 @@ def test_noise_is_searched_exactly():
     assert (found.indices == asbc.search_neighbors(X, 15).indices).all()
 
 
+def test_no_lists_are_trained_where_they_are_hopeless():
+    def centroids():
+        raise AssertionError("lists are trained")
+
+    X = np.random.default_rng(0).uniform(size=(5000, 48)).astype(np.float32)
+    decision = tuning.decide_lists(X, 15, "ivf", {"n_lists": 128}, 0.9, 0, centroids)
+    assert decision.search == "exact"
+
+
+def test_lists_cost_more_the_more_they_look_at_and_exact_search_less_the_more_outlines_spare():
+    lists = [tuning.cost_of_lists(50_000, 384, 512, candidates) for candidates in (100, 1000, 50_000)]
+    exact = [tuning.cost_of_exact(50_000, 384, share) for share in (0.1, 0.5, 1.0)]
+    assert lists == sorted(lists) and exact == sorted(exact)
+    assert lists[0] < exact[0] and lists[-1] > exact[-1]
+
+
+@pytest.mark.parametrize("spared", [0.0, 1.0])
+def test_what_outlines_spare_exact_search_can_decide(spared, monkeypatch):
+    """With a tenth of the rows to look at, lists pay here only if exact search multiplies whole rows."""
+    monkeypatch.setattr(tuning, "share_multiplied", lambda *_: 1.0 - spared)
+    monkeypatch.setattr(tuning, "share_looked_at", lambda *_: 0.1)
+    X = np.zeros((30_000, 400), np.float32)
+    X[:, 0] = np.arange(30_000) % 7
+
+    def centroids():
+        raise RuntimeError("lists are trained")
+
+    if spared:
+        assert tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, centroids).search == "exact"
+    else:
+        with pytest.raises(RuntimeError, match="lists are trained"):
+            tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, centroids)
+
+
+def test_threads_do_not_change_the_decision():
+    X = clusters(12_000)
+    before = numba.get_num_threads()
+    decisions = []
+    try:
+        for threads in (1, before):
+            numba.set_num_threads(threads)
+            decisions.append([build_index(X, 15, "ivf", {}, recall)[1] for recall in (0.9, 0.99)])
+    finally:
+        numba.set_num_threads(before)
+    assert decisions[0] == decisions[1]
+
+
 def test_auto_is_exact_for_few_rows_and_lists_above(monkeypatch):
-    X = clusters(spread=0.2)
+    X = clusters(12_000, spread=0.2)
     assert build_index(X, 15, "auto", {})[0] is None
     monkeypatch.setattr(tuning, "EXACT_ROWS", 1000)
     index, decision = build_index(X, 15, "auto", {})
