@@ -16,7 +16,7 @@ from asbc.neighbors.outline import best_outline
 from asbc.neighbors.products import TILE, on_threads, squared_lengths
 from asbc.validation import Floats
 
-FEWEST_ROWS = 2048  # rows that stand for all, at least
+FEWEST_ROWS, MOST_ROWS = 2048, 65536  # rows that stand for all, at least and at most
 NODES = 128  # those of them whose neighbours are looked for
 ROUNDS = 2  # of k-means: around rows drawn at random, lists would hold far too many rows
 NODES_TOGETHER = 64  # nodes that are compared with the other rows together
@@ -25,15 +25,16 @@ NODES_TOGETHER = 64  # nodes that are compared with the other rows together
 def draw_some(X: Floats, k: int, seed: int) -> tuple[NDArray[np.float32], int]:
     """Rows (s, d) of X (n, d) that stand for all, seen from their mean, and which of them are near: the nearest few.
 
-    As few rows as there can be while one of a node's k neighbours, on average, is still among them.
+    As few rows as there can be while one of a node's k neighbours, on average, is still among them. Of very many rows
+    fewer are drawn; the nearest is then somewhat farther than the k-th of all, and lists seem to cost more than so.
     """
     n = len(X)
-    share = max(1, min(k, n // FEWEST_ROWS))
+    share = max(1, min(k, n // FEWEST_ROWS), n // MOST_ROWS)
     rows = X[np.sort(np.random.default_rng([seed, n, 2]).choice(n, n // share, replace=False))]
     check_spread(rows)
     some = rows.astype(np.float32)
     some -= some.mean(axis=0)
-    return some, k // share
+    return some, max(1, k // share)
 
 
 def share_looked_at(some: NDArray[np.float32], near: int, n_lists: int, recall: float, seed: int) -> float:

@@ -38,11 +38,12 @@ def test_a_few_rows_tell_what_lists_look_at(spread, recall):
     assert true / 1.6 < told < 1.6 * true
 
 
-@pytest.mark.parametrize(("n", "k"), [(12_000, 3), (12_000, 20), (500_000, 30), (100, 20), (3, 2)])
+@pytest.mark.parametrize(("n", "k"), [(12_000, 3), (12_000, 20), (500_000, 30), (500_000, 3), (100, 20), (3, 2)])
 def test_the_rows_drawn_hold_as_large_a_share_of_the_neighbors(n, k):
     some, near = draw_some(np.random.default_rng(0).normal(size=(n, 2)), k, 0)
     assert 1 <= near <= k and some.dtype == np.float32
-    assert near == k * len(some) // n or len(some) == n // (k // near)
+    assert len(some) == n or 2048 <= len(some) < 2 * 65536
+    assert abs(near - k * len(some) / n) < 1
     assert 0 < share_looked_at(some, near, min(n, 20), 0.9, 0) <= 1
 
 
