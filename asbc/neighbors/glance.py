@@ -17,7 +17,7 @@ from asbc.neighbors.products import TILE, on_threads, squared_lengths
 from asbc.validation import Floats
 
 FEWEST_ROWS, MOST_ROWS = 2048, 65536  # rows that stand for all, at least and at most
-NODES = 128  # those of them whose neighbours are looked for
+NODES = 256  # those of them whose neighbours are looked for
 ROUNDS = 2  # of k-means: around rows drawn at random, lists would hold far too many rows
 NODES_TOGETHER = 64  # nodes that are compared with the other rows together
 
