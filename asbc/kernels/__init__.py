@@ -7,5 +7,4 @@ from pathlib import Path
 from asbc.kernels.cache import keep_compiled_code
 from asbc.kernels.compiling import watch
 
-keep_compiled_code(Path(__file__).parent)
-watch(__name__)
+watch(__name__, keep_compiled_code(Path(__file__).parent))

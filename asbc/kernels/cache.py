@@ -52,12 +52,17 @@ def make_folder(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def keep_compiled_code(sources: Path) -> None:
-    """Have numba keep what it compiles from `sources` in the user's cache, or else as it always does."""
+def keep_compiled_code(sources: Path) -> Path | None:
+    """Have numba keep what it compiles from `sources` in the user's cache, or else as it always does.
+
+    Returns the folder; None if it is not kept there.
+    """
     with suppress(OSError, RuntimeError, AttributeError):  # no home, or a numba whose caches work otherwise
         folder = folder_for(sources, user_cache())
         if make_folder(folder):
             caching.CacheImpl._locator_classes.insert(0, _locator(sources, folder))
+            return folder
+    return None
 
 
 def _locator(sources: Path, folder: Path) -> type[caching._CacheLocator]:

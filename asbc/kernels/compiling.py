@@ -1,4 +1,4 @@
-"""What happens while numba compiles: the user is told, once, and the garbage collector rests.
+"""What happens while numba compiles: the user is told, once, a second core helps, and the garbage collector rests.
 
 Compiling makes many small objects, most of which stay. Looking through them for garbage, again and again, would take
 about a tenth of the time.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 
 from numba.core import event
+
+from asbc.kernels import ahead
 
 MESSAGE = "asbc: compiling the inner loops that this needs, once for this version: some seconds each, 10 to 20 in all\n"
 
@@ -17,8 +20,9 @@ MESSAGE = "asbc: compiling the inner loops that this needs, once for this versio
 class Watch(event.Listener):
     """Hears when numba starts and ends compiling functions of one package; numba compiles on one thread at a time."""
 
-    def __init__(self, package: str):
+    def __init__(self, package: str, folder: Path | None = None):
         self._package = package
+        self._folder = folder
         self._told = False
         self._depth = 0
         self._collecting = False
@@ -39,6 +43,7 @@ class Watch(event.Listener):
                 sys.stderr.write(MESSAGE)
                 sys.stderr.flush()
             self._told = True
+            ahead.start(self._folder)
 
     def on_end(self, happened) -> None:
         if not self._ours(happened):
@@ -48,6 +53,6 @@ class Watch(event.Listener):
             gc.enable()
 
 
-def watch(package: str) -> None:
-    """Tell the user, and let the garbage collector rest, while functions of `package` are compiled."""
-    event.register("numba:compile", Watch(package))
+def watch(package: str, folder: Path | None) -> None:
+    """Do all this whenever functions of `package` are compiled; `folder` is where they are kept, if anywhere."""
+    event.register("numba:compile", Watch(package, folder))

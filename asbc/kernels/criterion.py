@@ -97,7 +97,7 @@ def _steepest(pairs, k, grid, everywhere, slopes, purities, state):
 
 
 @njit(cache=True, error_model="numpy")
-def _next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes, purities, low, high, bounds, state):
+def next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes, purities, low, high, bounds, state):
     """The unsolved grid point with the least bound on J, or -1 when none of them can win any more.
 
     Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller. Bounds
@@ -181,7 +181,7 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
                         bounds[lane, g] = _objective_bound(
                             low[lane, g], high[lane, g], targets[i], slopes[lane, g], slope_max[i]
                         )
-                g = _next_grid_point(
+                g = next_grid_point(
                     pairs[i],
                     k,
                     grid[i],

@@ -16,6 +16,8 @@ from typing import Any
 
 from numba import get_num_threads
 
+from asbc.kernels.ahead import wait_for
+
 NODES_PER_TASK = 64  # nodes that one task works on at least: enough to be worth its workspace
 _NOTHING = object()  # in place of a task, when there is none left
 TASKS_PER_THREAD = 4  # of about equal size, so that no thread waits long for the others at the end
@@ -65,6 +67,7 @@ def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: in
 
     The kernel writes its results into arrays among the `arguments`. Ranges are multiples of `least` long, but the last.
     """
+    wait_for(kernel.__name__)
     threads = min(get_num_threads(), -(-count // least))
     if threads <= 1:
         kernel(0, count, *arguments)
