@@ -14,7 +14,7 @@ from numba.core import event
 
 from asbc.kernels import ahead
 
-MESSAGE = "asbc: compiling the inner loops that this needs, once for this version: some seconds each, 10 to 20 in all\n"
+MESSAGE = "asbc: compiling the inner loops that this needs, once for this version: 10 to 15 seconds for a first graph\n"
 
 
 class Watch(event.Listener):

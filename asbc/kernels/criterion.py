@@ -198,7 +198,7 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
                 )
                 if g >= 0:
                     busy = True
-                    factors[lane] = -0.5 / grid[i, g] ** 2
+                    factors[lane] = -0.5 / (grid[i, g] * grid[i, g])
                     point[lane] = g
                     break
                 i = -1
@@ -246,7 +246,7 @@ def _evaluate(first, last, pairs, sigma, k, rank, slope, condition):
         count = min(last - start, LANES)
         for lane in range(count):
             _spread(pairs[start + lane], k, lane, interleaved)
-            factors[lane] = -0.5 / sigma[start + lane] ** 2
+            factors[lane] = -0.5 / (sigma[start + lane] * sigma[start + lane])
             slope[start + lane] = kernel_sums(pairs[start + lane], k, sigma[start + lane])[0]
         _lane_kernels(interleaved, factors, k, A)
         effective_ranks(A, k, work, ranks)
@@ -321,7 +321,8 @@ def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, s
                         value[0, lane] = value[1, lane]
                         position[1, lane] = left[lane] + _GOLDEN * (right[lane] - left[lane])
                         side[lane] = 1
-                factors[lane] = -0.5 / math.exp(position[side[lane], lane]) ** 2
+                here = math.exp(position[side[lane], lane])
+                factors[lane] = -0.5 / (here * here)
             _lane_kernels(interleaved, factors, k, A)
             effective_ranks(A, k, work, ranks)
             for lane in range(count):

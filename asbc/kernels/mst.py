@@ -76,12 +76,16 @@ def _trees(first, last, pairs, k, sizes, seed, nodes, out):
     n_rep = out.shape[1]
     held = (LANES + n_rep - 2) // n_rep + 1
     squared = np.zeros(held * k * k)
-    orders = np.zeros((LANES, k), np.int64)
-    starts = np.zeros(LANES, np.int64)
+    orders = np.empty((LANES, k), np.int64)
+    starts = np.empty(LANES, np.int64)
     waiting = np.empty(k * LANES, np.int64)
     reach = np.empty(k * LANES)
     place = np.empty(LANES)
     length = np.empty(LANES)
+    for lane in range(LANES):
+        starts[lane] = 0
+        for j in range(k):
+            orders[lane, j] = 0
     filled = first
     for start in range(first * n_rep, last * n_rep, LANES):
         count = min(last * n_rep - start, LANES)

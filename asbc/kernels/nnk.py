@@ -73,7 +73,7 @@ def row_width(count):
     return (count + HALF) // HALF * HALF
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def _solve_together(rows, count, solution):
     """Weights of `count` neighbours without the sign constraint; False if they are too close to being dependent.
 
@@ -109,7 +109,7 @@ def _solve_together(rows, count, solution):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def start_with_all(K, b, rows, members, solution, weights):
     """Try all neighbours at once, and leave those out whose weight is negative, or nothing, until none is.
 
@@ -117,9 +117,9 @@ def start_with_all(K, b, rows, members, solution, weights):
     b are as in `solve_exactly`; `rows` (k * row_width(k),), `members` (k,) and `solution` (row_width(k),) are scratch.
     """
     k = b.shape[0]
-    weights[:] = 0.0
     tolerance = 0.0
     for j in range(k):
+        weights[j] = 0.0
         tolerance = max(tolerance, _TOLERANCE * b[j])
     count = np.int64(k)
     for j in range(k):
@@ -158,13 +158,14 @@ def solve_exactly(K, b, weights):
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.empty(k, np.int64)
-    state = np.zeros(k, np.int64)
+    state = np.empty(k, np.int64)
     half = np.empty(k)
     solution = np.empty(k)
     current = np.empty(k)
     gradient = np.empty(k)
     tolerance = 0.0
     for j in range(k):
+        state[j] = _OUTSIDE
         gradient[j] = -b[j]
         tolerance = max(tolerance, _TOLERANCE * b[j])
     count = np.int64(0)  # a bare 0 would have numba compile the functions below for that constant too
@@ -335,9 +336,11 @@ def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
     K = np.empty((k, k))
     b = np.empty(k)
     kernel = np.empty(pairs.shape[1])
-    rows = np.zeros(k * row_width(k))
+    rows = np.empty(k * row_width(k))
     members = np.empty(k, np.int64)
     solution = np.empty(row_width(k))
+    for t in range(rows.shape[0]):
+        rows[t] = 0.0
     for i in range(first, last):
         weights = out[i]
         _fill(pairs, squared, sigma, i, kernel, K, b)
