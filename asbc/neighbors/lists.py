@@ -156,9 +156,8 @@ class InvertedLists:
         error = rounding_error(X.shape[1], reach, np.float32)
         squared = np.empty(found.shape)
         for start in range(0, len(together), SETTLED_ROWS):
-            some = together[
-                start : start + SETTLED_ROWS
-            ]  # they have many candidates in common, which stay in the cache
+            # These have many candidates in common, which stay in the cache.
+            some = together[start : start + SETTLED_ROWS]
             squared[some] = listed_distances(X, vectors[some], found[some])
         bound = values[:, 0]
         certain = np.isinf(bound) | ((squared < (bound - error)[:, None]).sum(axis=1) >= wanted)

@@ -234,9 +234,8 @@ class _Build:
                 shape = (self.plan["n"], self.plan["d"])
                 dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
                 prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
-                write_joined(
-                    self.job.converted, dtype, shape, map(prepare, _slices(self.job.open_source(), BLOCK_NODES))
-                )
+                pieces = map(prepare, _slices(self.job.open_source(), BLOCK_NODES))
+                write_joined(self.job.converted, dtype, shape, pieces)
 
     def _search(self) -> None:
         """Decide how to search, make the index that the blocks will look into, and measure what it finds."""
