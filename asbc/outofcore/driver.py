@@ -288,7 +288,8 @@ class _Build:
             return open_array(path)
 
         if not (job.scratch / "search.json").is_file():
-            self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
+            with self.progress.step("tune"):
+                self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
         if job.search["search"] == "ivf":
             centroids()
 

@@ -25,6 +25,7 @@ class Progress:
         self.shown = shown
         self.terminal = shown and sys.stderr.isatty()
         self.seconds: dict[str, float] = {}
+        self._within: list[float] = []  # for each open step, the seconds of those that ran within it
 
     @contextmanager
     def blocks(self, name: str, total: int, done: int = 0, of: str = "blocks") -> Iterator[Callable[[], None]]:
@@ -48,12 +49,19 @@ class Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Work that is not cut into blocks: a line that says that it runs, and then how long it took."""
+        """Work that is not cut into blocks: a line that says that it runs, and then how long it took.
+
+        The time of a step within another counts as its own only.
+        """
         start = time.perf_counter()
+        self._within.append(0.0)
         if self.terminal:
             self._say("...", name)
         yield
-        self._end(name, start, "done")
+        within = self._within.pop()
+        if self._within:
+            self._within[-1] += time.perf_counter() - start
+        self._end(name, start + within, "done")
 
     def _say(self, text: str, name: str, share: float | None = None) -> None:
         if not self.terminal:
