@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from asbc.neighbors import search_neighbors
+from asbc.neighbors import search_neighbors, tuning
 
 
 @pytest.fixture(scope="session")
@@ -18,3 +18,9 @@ def X():
 @pytest.fixture(scope="session")
 def exact(X):
     return search_neighbors(X, 12)
+
+
+@pytest.fixture
+def lists_cost_nothing(monkeypatch):
+    """So that lists are searched, though exact search of so few rows takes less time."""
+    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)

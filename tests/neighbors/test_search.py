@@ -14,6 +14,7 @@ from tests.neighbors.legal import assert_legal
 KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=[pytest.mark.slow, pytest.mark.nn_descent]))
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_answers_are_legal_and_recall_is_measured(X, exact, search):
     found = search_neighbors(X, 12, search=search, sample=len(X))
@@ -24,12 +25,14 @@ def test_answers_are_legal_and_recall_is_measured(X, exact, search):
     assert exact.recall is None
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_repeatable(X, search):
     first, second = (search_neighbors(X, 12, search=search) for _ in range(2))
     assert (first.indices == second.indices).all() and (first.distances == second.distances).all()
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_many_duplicates(search):
     X = np.repeat(np.random.default_rng(1).normal(size=(20, 8)), 30, axis=0).astype(np.float32)
@@ -39,6 +42,7 @@ def test_many_duplicates(search):
     assert found.recall > 0.9
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", ["ivf", "hnsw"])
 def test_queries(X, search):
     queries = X[:50] + 0.01

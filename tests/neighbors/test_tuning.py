@@ -19,8 +19,8 @@ def clusters(n=4000, d=16, spread=0.6, seed=0):
 
 @pytest.mark.parametrize("recall", [0.9, 0.95, 0.98, 0.99])
 @pytest.mark.parametrize("spread", [0.2, 1.0], ids=["apart", "overlapping"])
-def test_the_recall_asked_for_is_reached(recall, spread, monkeypatch):
-    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)  # so that lists are searched however many it takes
+@pytest.mark.usefixtures("lists_cost_nothing")
+def test_the_recall_asked_for_is_reached(recall, spread):
     found = asbc.search_neighbors(clusters(spread=spread), 15, search="ivf", recall=recall)
     assert found.recall is not None and found.recall > recall - 0.01
 
