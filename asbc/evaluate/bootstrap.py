@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.kernels.poisson import UNKNOWN, four_counts, poisson_counts, unit_counts
+from asbc.kernels.poisson import UNKNOWN, counts_at, four_counts, poisson_counts
 from asbc.validation import seed_number, whole_number
 
 ROWS = 250  # draws worked on at a time, which bounds the memory
@@ -78,7 +78,9 @@ class Bootstrap:
         """
         # Whole numbers this small are exact in single precision, whatever the order in which they are added.
         dtype = np.float32 if int(count.sum()) < 2**20 else np.float64
+        one = count == 1
         both = np.concatenate([gain, scored], axis=1).astype(dtype)
+        both = np.concatenate([both[one], both[~one]])
         sums = np.empty((self.n_boot, both.shape[1]))
         low = 0
         for weight in self._stream(trials).counts(count.astype(np.int64), self.n_boot, dtype):
@@ -100,34 +102,49 @@ class _Stream:
         self.picks = self.rng.multinomial(trials, np.full(trials, 1 / trials), size=n_boot)
         self.after_trials = self.rng.bit_generator.state
         self.uniforms = np.empty(0)
-        self.units = np.empty(0, np.uint8)
+        self.units, self.twos = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self.fours = np.empty(0, np.uint32)
 
     def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type) -> Iterator[NDArray[Any]]:
-        """Blocks of (rows, kinds) counts, `n_boot` rows in all."""
+        """Blocks of (rows, kinds) counts, `n_boot` rows in all; columns of rate 1 come first, then the others."""
         blocks = [min(ROWS, n_boot - low) for low in range(0, n_boot, ROWS)]
+        other = np.flatnonzero(rates != 1)
+        singles = len(rates) - len(other)
         # A count takes one uniform more than it is large; six standard deviations are never exceeded.
         mean = n_boot * float(rates.sum() + len(rates))
         wanted = int(mean + 6 * math.sqrt(mean)) + 1000
         if wanted > KEPT:
             rng = np.random.default_rng()
             rng.bit_generator.state = self.after_trials
-            yield from (rng.poisson(rates, (rows, len(rates))).astype(dtype) for rows in blocks)
+            order = np.argsort(rates != 1, kind="stable")
+            yield from (rng.poisson(rates, (rows, len(rates)))[:, order].astype(dtype) for rows in blocks)
             return
+        ahead = np.diff(other, prepend=-1, append=len(rates)) - 1  # counts of rate 1 before each of the others
+        ones = np.empty((blocks[0], singles + 4), np.uint8)
+        others = np.empty((blocks[0], len(other)))
+        both: NDArray[Any] = np.empty((blocks[0], len(rates)), dtype)
         place = 0
         for rows in blocks:
-            out: NDArray[Any] = np.empty((rows, len(rates)), dtype)
-            self._extend(wanted)
-            while (end := poisson_counts(self.uniforms, self.units, self.fours, place, rates, out)) < 0:
+            into = ones[:rows], others[:rows]
+            while (end := poisson_counts(*self._extend(wanted), place, ahead, rates[other], *into)) < 0:
                 wanted += wanted // 4
-                self._extend(wanted)
+            both[:rows, :singles], both[:rows, singles:] = ones[:rows, :singles], others[:rows]
             place = end
-            yield out
+            yield both[:rows]  # the next block is written over it
 
-    def _extend(self, wanted: int) -> None:
-        if wanted <= len(self.uniforms):
-            return
-        known = int(np.argmax(self.units == UNKNOWN)) if (self.units[-64:] == UNKNOWN).any() else len(self.units)
-        self.uniforms = np.concatenate([self.uniforms, self.rng.random(wanted - len(self.uniforms))])
-        self.units = np.concatenate([self.units[:known], unit_counts(self.uniforms, known)])
-        self.fours = four_counts(self.units)
+    def _extend(self, wanted: int) -> tuple[NDArray[Any], ...]:
+        """The stream, at least so long, and what is known of it at every place."""
+        if wanted > len(self.uniforms):
+            uniforms = np.empty(wanted)
+            uniforms[: len(self.uniforms)] = self.uniforms
+            self.rng.random(out=uniforms[len(self.uniforms) :])
+            self.uniforms = uniforms
+            self.units, self.twos = _further(self.units, uniforms, 1.0), _further(self.twos, uniforms, 2.0)
+            self.fours = four_counts(self.units)
+        return self.uniforms, self.units, self.twos, self.fours
+
+
+def _further(counts: NDArray[np.uint8], uniforms: NDArray[np.float64], rate: float) -> NDArray[np.uint8]:
+    """Counts at every place of a stream that has become longer."""
+    known = int(np.argmax(counts == UNKNOWN)) if (counts == UNKNOWN).any() else len(counts)
+    return np.concatenate([counts[:known], counts_at(uniforms, known, rate)])

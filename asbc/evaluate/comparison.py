@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -268,16 +268,26 @@ def _resample_nodes(
     trials: int,
 ) -> NDArray[np.float64]:
     """(B, m) differences of every pair after nodes are redrawn; a redrawn node counts equally in all pairs."""
-    first, second = np.stack(list(hits_a)).astype(np.int8), np.stack(list(hits_b)).astype(np.int8)
+    first, second = np.asarray(hits_a, np.int8), np.asarray(hits_b, np.int8)
     if first.shape != second.shape or ((first < 0) != (second < 0)).any():
         raise ValueError("hits_a and hits_b must score the same nodes in every pair")
     seen = first >= 0  # (m, N)
     # Most nodes have the same history as many others: only how many of each kind are drawn matters.
     history = np.where(seen, first - second, np.int8(2)).T[seen.any(axis=0)]
-    packed = np.ascontiguousarray(history).view(f"V{history.shape[1]}").ravel()
-    _, kind, count = np.unique(packed, return_index=True, return_counts=True)
+    _, kind, count = np.unique(_in_order(history), return_index=True, return_counts=True)
     scored = (history[kind] != 2).astype(np.float64)  # (kinds, m)
     gain = np.where(scored > 0, history[kind], 0.0)
     # Poisson counts in place of draws of exactly n: the same bootstrap, several times faster.
     gains, totals = draws.nodes(trials, count, gain, scored)
     return gains / np.maximum(totals, 1.0)
+
+
+def _in_order(history: NDArray[np.int8]) -> NDArray[Any]:
+    """One value per row of 0, 1, 2 and -1, which sort in this order: two bits each where they fit into a number."""
+    rows, m = history.shape
+    if m > 32:
+        return np.ascontiguousarray(history).view(f"V{m}").ravel()
+    out = np.zeros(rows, np.uint64)
+    for column in (history & 3).T.astype(np.uint64):
+        out = out << np.uint64(2) | column
+    return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,5 +55,22 @@ def unpack_hits(scored: bytes, right: bytes) -> NDArray[np.int8]:
     (N,) int8 array
         1 right, 0 wrong, -1 not scored; N is the number of rows of the data set rounded up to whole bytes.
     """
-    seen = np.unpackbits(np.frombuffer(scored, np.uint8)).astype(np.int8)
-    return np.where(seen == 1, np.unpackbits(np.frombuffer(right, np.uint8)).astype(np.int8), np.int8(-1))
+    return unpack_all([(scored, right)])[0]
+
+
+def unpack_all(packed: Sequence[tuple[bytes, bytes]]) -> NDArray[np.int8]:
+    """The same for several scores of one data set at once.
+
+    Parameters
+    ----------
+    packed : sequence of m pairs of bytes
+
+    Returns
+    -------
+    (m, N) int8 array
+    """
+    if len({len(bits) for pair in packed for bits in pair}) > 1:
+        raise ValueError("scores of data sets of several sizes: which nodes are the same cannot be told")
+    bits = np.frombuffer(b"".join(side for pair in packed for side in pair), np.uint8).reshape(len(packed), 2, -1)
+    seen, right = np.unpackbits(bits, axis=2).astype(np.int8).swapaxes(0, 1)
+    return np.where(seen == 1, right, np.int8(-1))

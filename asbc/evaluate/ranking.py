@@ -148,12 +148,12 @@ def _redrawn(
     names: Sequence[str], hits: Mapping[str, Sequence[NDArray[np.int8]]], draws: Bootstrap, trials: int
 ) -> NDArray[np.float64]:
     """(B, K, m) values of every method after nodes are redrawn, the same ones for all."""
-    table = np.array([np.stack(list(hits[name])) for name in names])  # (K, m, N)
+    table = np.array([np.asarray(hits[name], np.int8) for name in names])  # (K, m, N)
     seen = table[0] >= 0  # (m, N)
     if ((table >= 0) != seen).any():
         raise ValueError("hits must score the same nodes for all methods")
     kept = seen.any(axis=0)
     count = np.ones(int(kept.sum()), np.int64)
     right = (table[:, :, kept] > 0).reshape(-1, len(count)).T
-    sums, totals = draws.nodes(trials, count, right.astype(float), seen[:, kept].T.astype(float))
+    sums, totals = draws.nodes(trials, count, right, seen[:, kept].T)
     return sums.reshape(len(sums), len(names), -1) / np.maximum(totals, 1.0)[:, None, :]
