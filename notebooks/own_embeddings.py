@@ -102,9 +102,9 @@ display(Markdown(tables.accuracy(subject.parts["loo"], "loo").markdown()))
 # %% [markdown]
 # ## The report
 #
-# `asbc-report outputs` writes one page with all figures, tables and verdicts, and each figure as PNG (with `--pdf` as
-# PDF too). It begins with which graph to build for which task. Some of its verdicts on the paper's claims, on these
-# data:
+# `asbc-report outputs` writes one page with all figures, tables and verdicts, and each figure as SVG (with `--pdf` as
+# PNG and PDF too). It begins with which graph to build for which task. Some of its verdicts on the paper's claims,
+# on these data:
 
 # %%
 page = make_report([folder / "outputs"])

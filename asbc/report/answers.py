@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from asbc.evaluate.hits import unpack_hits
+from asbc.evaluate.hits import unpack_all
 from asbc.evaluate.ranking import Gap, Ranking, rank_methods
 from asbc.report import contrasts
 from asbc.report.parts import Part, Subject
@@ -153,7 +153,7 @@ def _rank(part: Part, metric: str, level: int | None) -> Ranking | None:
     order = sorted(shared)
     hits = None
     if all(place in measured[name].hits for name in names for place in order):
-        hits = {name: [unpack_hits(*measured[name].hits[place]) for place in order] for name in names}
+        hits = {name: unpack_all([measured[name].hits[place] for place in order]) for name in names}
     return rank_methods(
         {name: [measured[name].values[place] for place in order] for name in names},
         trial=[place[2] for place in order],

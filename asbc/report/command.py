@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from asbc.files import write_whole
-from asbc.report.canvas import write
+from asbc.report.canvas import save
+from asbc.report.chart import Figure
 from asbc.report.evidence import read_evidence
 from asbc.report.findings import find, steps
 from asbc.report.overview import multiples
 from asbc.report.page import GENERATOR, render
+from asbc.report.svg import figure_svg
 from asbc.runs.results import ResultsError
 
 PAGE = "report.html"
@@ -40,14 +42,14 @@ def make_report(
     out : str or Path, default=None
         Folder of the report; None for `report` in the first folder.
     pdf : bool, default=False
-        Write each figure as PDF too, for a paper.
+        Write each figure as PNG and PDF too, for slides and a paper.
     progress : callable, default=None
         Called as `progress(done, total, what)` after each step.
 
     Returns
     -------
     Path
-        The page, `report.html`; figures are in the folder `figures` beside it.
+        The page, `report.html`; figures as SVG are in the folder `figures` beside it.
 
     See Also
     --------
@@ -70,18 +72,24 @@ def make_report(
     told("reading")
     # One thread: the matrix products are small, and waiting threads would only burn time.
     with threadpool_limits(1, user_api="blas"):
-        findings = [find(subject, told, pdf=pdf) for subject in evidence.subjects]
-        together = multiples(findings, pdf=pdf) if len(findings) > 1 else []
+        findings = [find(subject, told) for subject in evidence.subjects]
+    together = multiples(findings) if len(findings) > 1 else []
     text = render(evidence, findings, together)
     # The page first: it is whole by itself, and it marks the folder as ours.
     write_whole(target / PAGE, lambda path: path.write_text(text, encoding="utf-8"))
     for found in findings:
-        for figure, drawn in found.figures.values():
-            write(drawn, figure.name, target / "figures" / found.subject.slug)
-    for figure, drawn in together:
-        write(drawn, figure.name, target / "figures")
+        _write(found.figures.values(), target / "figures" / found.subject.slug, pdf)
+    _write(together, target / "figures", pdf)
     told("writing")
     return target / PAGE
+
+
+def _write(figures: Iterable[Figure], folder: Path, pdf: bool) -> None:
+    for figure in figures:
+        drawn = figure_svg(figure)
+        write_whole(folder / f"{figure.name}.svg", lambda path, text=drawn: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+        if pdf:
+            save(figure, folder)
 
 
 def _check_target(target: Path) -> None:
@@ -114,7 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="asbc-report", description="Figures and one page of all runs under a folder.")
     parser.add_argument("folders", nargs="+", type=Path, help="results folders (`outputs`), or single runs")
     parser.add_argument("--out", type=Path, help="folder of the report; default: `report` in the first folder")
-    parser.add_argument("--pdf", action="store_true", help="write each figure as PDF too, for a paper")
+    parser.add_argument(
+        "--pdf", action="store_true", help="write each figure as PNG and PDF too, for slides and a paper"
+    )
     options = parser.parse_args(arguments)
     try:
         with _bar() as progress:

@@ -13,7 +13,7 @@ import numpy as np
 
 from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.comparison import Comparison, compare
-from asbc.evaluate.hits import unpack_hits
+from asbc.evaluate.hits import unpack_all
 from asbc.report.parts import Part
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _set_against(bootstrap: Bootstrap, a: Scores | None, b: Scores | None, level
     if not places:
         return None
     hits = all(place in side.hits for place in places for side in (a, b))
-    unpacked = [[unpack_hits(*side.hits[place]) for place in places] if hits else None for side in (a, b)]
+    unpacked = [unpack_all([side.hits[place] for place in places]) if hits else None for side in (a, b)]
     return compare(
         [a.values[place] for place in places],
         [b.values[place] for place in places],

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
+from asbc.evaluate.comparison import Comparison
 from asbc.report import contrasts
-from asbc.report.canvas import Figure, Panel
-from asbc.report.marks import legend_below, whiskers
+from asbc.report.chart import Axis, Figure, Line, Mark, Panel, Rule, Whiskers
 from asbc.report.parts import Part, Subject
-from asbc.report.style import INK, LOOKS, MUTED, label, plain_label
+from asbc.report.style import INK, LOOKS, MUTED, label
 from asbc.report.words import level_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 AXES = {"loo": "samples per class", "lp": "labels per class"}
 TITLES = {"loo": "Figure 3. Leave-one-out accuracy", "lp": "Figure 4. Label propagation accuracy"}
@@ -43,67 +40,64 @@ def side_by_side(subjects: Sequence[Subject], metric: str) -> Figure | None:
     if not len(values):
         return None
     margin = 0.04 * (values.max() - values.min() or 0.1)
-    limits = (values.min() - margin, values.max() + margin)
-
-    def panel(subject: Subject, part: Part) -> Panel:
-        def paint(axes: Axes) -> None:
-            curve = _accuracy(part, metric)
-            curve(axes)
-            axes.set(title=subject.name.replace("$", r"\$"), ylim=limits)
-
-        return paint
-
+    up = Axis("accuracy", float(values.min() - margin), float(values.max() + margin))
     methods = list(dict.fromkeys(method for part in parts for method in _methods(part, metric)))
     return Figure(
         f"{NAMES[metric]}_side_by_side",
         f"{TITLES[metric]}, side by side",
         "Means over trials, small dots the trials; all panels have one scale.",
-        [panel(subject, part) for subject, part in zip(shown, parts, strict=True)],
+        [
+            replace(_accuracy(part, metric), title=subject.name, y=up, columns=0)
+            for subject, part in zip(shown, parts, strict=True)
+        ],
         [f"{TITLES[metric]} of {subject.name}." for subject in shown],
         columns=3 if len(shown) > 2 else 2,
-        key=methods,
+        key=[_look(method) for method in methods],
     )
+
+
+def gains(x: Sequence[float], found: Sequence[Comparison | None], method: str) -> list[Mark]:
+    """Differences with their intervals, in the look of a method; a gap where there is none."""
+    kept = [(at, c) for at, c in zip(x, found, strict=True) if c is not None]
+    if not kept:
+        return []
+    places, middle = [at for at, _ in kept], [c.difference for _, c in kept]
+    look = _look(method)
+    low, high = [c.low for _, c in kept], [c.high for _, c in kept]
+    return [
+        Line(places, middle, look.color, look.dash, width=1, alpha=0.6),
+        Whiskers(places, middle, low, high, look.color, look.marker, look.label),
+    ]
 
 
 def _curves(part: Part, metric: str) -> Figure:
     part = part.fullest(metric)
-    title, axis = TITLES[metric], AXES[metric]
+    title = TITLES[metric]
     levels = part.levels(metric)
     methods = _methods(part, metric)
     base = "knn" if "knn" in methods else methods[0]
+    others = [method for method in methods if method != base]
     places = np.arange(len(levels))  # equal steps, whatever the values: small levels would crowd together otherwise
-    gains = {
-        method: [contrasts.between(part, method, base, metric, level=level) for level in levels]
-        for method in methods
-        if method != base
-    }
 
-    def curve(axes: Axes) -> None:
-        _accuracy(part, metric)(axes)
-        axes.set(title="Accuracy")
-        legend_below(axes, 3)
+    def against(a: str, b: str) -> list[Comparison | None]:
+        return [contrasts.between(part, a, b, metric, level=level) for level in levels]
 
-    def gain(axes: Axes) -> None:
-        axes.axhline(0, color=MUTED, lw=1.2)
-        for index, (method, found) in enumerate(gains.items()):
-            x = places + 0.11 * (index - (len(gains) - 1) / 2)
-            whiskers(axes, x, found, method)
-        axes.set_xticks(places, [level_name(level) for level in levels])
-        axes.set(title=f"Difference from {plain_label(base)}", xlabel=axis, ylabel="difference in accuracy")
-        legend_below(axes, 3)
+    def differences(title: str, marks: Sequence[Mark], columns: int = 0) -> Panel:
+        return Panel(title, _across(part, metric), Axis("difference in accuracy"), [Rule(0, MUTED), *marks], columns)
 
-    def local(axes: Axes) -> None:
-        axes.axhline(0, color=MUTED, lw=1.2)
-        found = [contrasts.between(part, "nnk_sigma", "nnk_fixed", metric, level=level) for level in levels]
-        whiskers(axes, places, found, "nnk_sigma")
-        axes.set_xticks(places, [level_name(level) for level in levels])
-        axes.set(title="NNK-σ less NNK-fixed, on its own scale", xlabel=axis, ylabel="difference in accuracy")
-
+    panels, alt = [_accuracy(part, metric)], [f"{title} of {len(methods)} methods."]
+    if others:
+        marks: list[Mark] = []
+        for index, method in enumerate(others):
+            beside = places + 0.11 * (index - (len(others) - 1) / 2)
+            marks += gains(beside.tolist(), against(method, base), method)
+        panels.append(differences(f"Difference from {label(base)}", marks, columns=3))
+        alt.append(f"Paired differences from {label(base)} with intervals.")
     pair = {"nnk_sigma", "nnk_fixed"} <= set(methods)
-    panels: list[Panel] = [curve, *([gain] if gains else []), *([local] if pair else [])]
-    alt = [f"{title} of {len(methods)} methods."]
-    alt += [f"Paired differences from {label(base)} with intervals."] if gains else []
-    alt += ["Paired differences of NNK-σ from NNK-fixed with intervals."] if pair else []
+    if pair:
+        found = gains(places.tolist(), against("nnk_sigma", "nnk_fixed"), "nnk_sigma")
+        panels.append(differences("NNK-σ less NNK-fixed, on its own scale", found))
+        alt.append("Paired differences of NNK-σ from NNK-fixed with intervals.")
     return Figure(
         NAMES[metric],
         title,
@@ -120,18 +114,26 @@ def _methods(part: Part, metric: str) -> list[str]:
     return [method for method in part.methods if method in there]
 
 
+def _look(method: str) -> Line:
+    """The line of a method, without its points."""
+    color, marker, dash = LOOKS.get(method, (INK, "x", "-"))
+    return Line([], [], color, dash, marker, label=label(method))
+
+
+def _across(part: Part, metric: str) -> Axis:
+    levels = part.levels(metric)
+    return Axis(AXES[metric], ticks=[(place, level_name(level)) for place, level in enumerate(levels)])
+
+
 def _accuracy(part: Part, metric: str) -> Panel:
     rows, levels = part.of(metric), part.levels(metric)
     order = {level: place for place, level in enumerate(levels)}
-
-    def paint(axes: Axes) -> None:
-        for method in _methods(part, metric):
-            color, marker, dash = LOOKS.get(method, (INK, "x", "-"))
-            own = rows[rows["method"] == method]
-            means = own.groupby("level")["value"].mean().reindex(levels)
-            axes.plot(range(len(levels)), means, color=color, marker=marker, ls=dash, label=plain_label(method))
-            axes.plot([order[level] for level in own["level"]], own["value"], ".", color=color, ms=3, alpha=0.45)
-        axes.set_xticks(range(len(levels)), [level_name(level) for level in levels])
-        axes.set(xlabel=AXES[metric], ylabel="accuracy")
-
-    return paint
+    marks: list[Mark] = []
+    for method in _methods(part, metric):
+        own = rows[rows["method"] == method]
+        means = own.groupby("level")["value"].mean().reindex(levels)
+        look = _look(method)
+        marks.append(replace(look, x=range(len(levels)), y=means.tolist()))
+        trials = [order[level] for level in own["level"]]
+        marks.append(Line(trials, own["value"].tolist(), look.color, "", "o", size=1.5, alpha=0.45))
+    return Panel("Accuracy", _across(part, metric), Axis("accuracy"), marks, columns=3)

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from asbc.report.canvas import Figure, save
+from asbc.report.canvas import save
+from asbc.report.chart import Figure
 from asbc.report.evidence import read_evidence
 from asbc.report.parts import Part, Subject
 from asbc.report.table import Table

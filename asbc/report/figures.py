@@ -1,4 +1,4 @@
-"""The figures, by experiment: each is a row of panels, and each panel a function that draws on axes."""
+"""The figures, by experiment: each is a row of panels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from asbc.report import contrasts
 from asbc.report.alignment import alignment
-from asbc.report.canvas import Figure, Panel, draw, png, save
-from asbc.report.curves import loo, lp
-from asbc.report.marks import legend_below, mean_of, plain_ticks, whiskers
+from asbc.report.canvas import draw, png, save
+from asbc.report.chart import Axis, Band, Box, Figure, Line, Mark, Note, Panel, Rule, named_ticks
+from asbc.report.curves import gains, loo, lp
 from asbc.report.paper import at_gamma, paper
 from asbc.report.parts import Part
 from asbc.report.style import BLUE, FAINT, GREEN, INK, MUTED, ORANGE, RED
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import pandas as pd
 
 
 def regimes(part: Part) -> Figure:
@@ -25,40 +25,36 @@ def regimes(part: Part) -> Figure:
     k = int(part.rows["k_cand"].iloc[0])
     chosen = {q: mean_of(part.of(f"chosen_scale_{q}")) for q in ("q25", "median", "q75")}
     dimension = mean_of(part.of("chosen_dimension_median"))
+    scale = "bandwidth / distance to the 10th neighbour" if _scale_k(part) == 10 else "bandwidth scale"
+    across = Axis(scale, log=True, ticks=named_ticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5]))
 
-    def curve(axes: Axes, name: str, color: str) -> None:
+    def curve(name: str, color: str) -> list[Mark]:
         low, mid, high = (part.of(f"{name}_{q}").groupby("scale")["value"].mean() for q in ("q25", "median", "q75"))
-        axes.axvspan(chosen["q25"], chosen["q75"], color=GREEN, alpha=0.16, lw=0)
-        axes.axvline(chosen["median"], color=GREEN, lw=1.2)
-        axes.fill_between(mid.index, low, high, color=color, alpha=0.22, lw=0)
-        axes.plot(mid.index, mid, color=color)
-        axes.set_xscale("log")
-        plain_ticks(axes, "x", [0.05, 0.1, 0.2, 0.5, 1, 2, 5])
-        axes.set_xlabel("bandwidth / distance to the 10th neighbour" if _scale_k(part) == 10 else "bandwidth scale")
+        x = mid.index.tolist()
+        return [
+            Box(chosen["q25"], chosen["q75"], GREEN, 0.16),
+            Rule(chosen["median"], GREEN, upright=True),
+            Band(x, low.tolist(), high.tolist(), color),
+            Line(x, mid.tolist(), color),
+        ]
 
-    def rank(axes: Axes) -> None:
-        curve(axes, "rank", BLUE)
-        axes.axhline(dimension, color=INK, lw=1, ls="--")
-        axes.text(0.052, dimension + 0.02 * k, f"median dimension {dimension:.1f}", va="bottom", fontsize=9)
-        axes.text(chosen["median"] * 1.06, k * 0.97, "chosen", color=GREEN, va="top", fontsize=9, weight="bold")
-        axes.set(title="Effective rank", ylabel=f"rank r (of {k})", ylim=(0, k * 1.05))
-
-    def slope(axes: Axes) -> None:
-        curve(axes, "slope", ORANGE)
-        axes.set(title="Log-log slope", ylabel="slope of log kernel sum", ylim=(0, None))
-
-    def condition(axes: Axes) -> None:
-        curve(axes, "condition", RED)
-        axes.set_yscale("log")
-        axes.set(title="Condition number", ylabel="condition of the local kernel")
-
+    rank: list[Mark] = [
+        *curve("rank", BLUE),
+        Rule(dimension, INK, dash="--", width=1),
+        Note(0.052, dimension, f"median dimension {dimension:.1f}"),
+        Note(chosen["median"] * 1.06, k * 1.05, "chosen", GREEN, above=False, bold=True),
+    ]
     return Figure(
         "fig1_regimes",
         "Figure 1. Regimes of the bandwidth",
         "Lines are medians over the nodes, shades their quartiles, both averaged over trials. To the left every "
         "neighbour stands alone (rank near the number of neighbours), to the right all look alike (rank near 1). "
         "Green: the bandwidths that the criterion chose, median and quartiles.",
-        [rank, slope, condition],
+        [
+            Panel("Effective rank", across, Axis(f"rank r (of {k})", 0, k * 1.05), rank),
+            Panel("Log-log slope", across, Axis("slope of log kernel sum", 0), curve("slope", ORANGE)),
+            Panel("Condition number", across, Axis("condition of the local kernel", log=True), curve("condition", RED)),
+        ],
         [
             f"Effective rank falls as the bandwidth grows; the chosen bandwidths are near {chosen['median']:.2f}.",
             "The log-log slope rises to a peak and falls again.",
@@ -69,43 +65,39 @@ def regimes(part: Part) -> Figure:
 
 def gamma(part: Part) -> Figure:
     """Table 3 as a figure: accuracy and rank against gamma, ours and the paper's."""
-    values = sorted(part.rows["setting"].unique())
+    values = [float(v) for v in sorted(part.rows["setting"].unique())]
     printed = paper()["gamma"]
     base = 1.0 if 1.0 in values else values[0]
-    methods = [m for m in part.methods if (part.of("loo")["method"] == m).any()]
-    steps = {m: [contrasts.across(part, m, v, base, "loo") if v != base else None for v in values] for m in methods}
+    measured = set(part.of("loo")["method"])
+    methods = [m for m in part.methods if m in measured]
 
-    def accuracy(axes: Axes) -> None:
-        axes.axhline(0, color=MUTED, lw=1.2)
-        for method, found in steps.items():
-            whiskers(axes, np.array(values), found, method)
-        theirs = np.array(printed["loo"]) - (at_gamma(base, "loo") or np.nan)
-        axes.plot(printed["value"], theirs, "D", mfc="white", mec=INK, ls=":", color=INK, lw=1, label="the paper")
-        axes.set(title=f"LOO: difference from γ = {base:g}", xlabel="γ", ylabel="difference in accuracy")
-        legend_below(axes, 3)
+    def theirs(y: np.ndarray) -> Line:
+        return Line(printed["value"], y.tolist(), INK, ":", "D", width=1, hollow=True, label="the paper")
 
-    def rank(axes: Axes) -> None:
-        for method in part.methods[-1:]:  # r depends on the bandwidth alone, not on the weights
-            r = part.of("rank_median")
-            d = part.of("dimension_median")
-            ratio = [
-                mean_of(r[(r["method"] == method) & (r["setting"] == v)])
-                / mean_of(d[(d["method"] == method) & (d["setting"] == v)])
-                for v in values
-            ]
-            axes.plot(values, ratio, color=RED, marker="o", label="ours")
-        theirs = np.array(printed["rank_median"]) / printed["dimension_median"]
-        axes.plot(printed["value"], theirs, "D", mfc="white", mec=INK, ls=":", color=INK, lw=1, label="the paper")
-        axes.plot(values, values, color=FAINT, lw=1, label="r = γ d")
-        axes.set(title="Median rank over median dimension", xlabel="γ", ylabel="r / d", ylim=(0, None))
-        legend_below(axes, 3)
+    def accuracy() -> Panel:
+        marks: list[Mark] = [Rule(0, MUTED)]
+        for m in methods:
+            found = [contrasts.across(part, m, v, base, "loo") if v != base else None for v in values]
+            marks += gains(values, found, m)
+        marks.append(theirs(np.array(printed["loo"]) - (at_gamma(base, "loo") or np.nan)))
+        return Panel(f"LOO: difference from γ = {base:g}", Axis("γ"), Axis("difference in accuracy"), marks, columns=3)
 
-    has_rank = (part.rows["metric"] == "rank_median").any()
+    def rank() -> Panel:
+        (method,) = part.methods[-1:]  # r depends on the bandwidth alone, not on the weights
+        r, d = (_means(part.of(name), method, values) for name in ("rank_median", "dimension_median"))
+        marks: list[Mark] = [
+            Line(values, (r / d).tolist(), RED, marker="o", label="ours"),
+            theirs(np.array(printed["rank_median"]) / printed["dimension_median"]),
+            Line(values, values, FAINT, width=1, label="r = γ d"),
+        ]
+        return Panel("Median rank over median dimension", Axis("γ"), Axis("r / d", 0), marks, columns=3)
+
+    has_rank = part.has("rank_median")
     return Figure(
         "table3_gamma",
         "How much γ matters",
-        f"Paired 95% intervals against γ = {base:g}. The paper's points: {printed_for()}.",
-        [*([accuracy] if methods else []), *([rank] if has_rank else [])],
+        f"Paired 95% intervals against γ = {base:g}. The paper's points: {paper()['data']}.",
+        [*([accuracy()] if methods else []), *([rank()] if has_rank else [])],
         [
             *(["LOO differences for each gamma."] if methods else []),
             *(["Median rank relative to the dimension for each gamma."] if has_rank else []),
@@ -116,31 +108,23 @@ def gamma(part: Part) -> Figure:
 def regret(part: Part) -> Figure:
     """Accuracy over bandwidths that labels could tune, and that of rules that see no labels."""
     rows = part.of("loo")
+    means = rows.groupby("method")["value"].mean()
     rules = {"spectral": (RED, "-"), "perplexity": (GREEN, "-."), "self_tuning": (BLUE, ":")}
 
     def panel(kind: str) -> Panel:
-        own = rows[rows["weights"] == kind]
-        spectral = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}[kind]
+        marks: list[Mark] = []
+        for scope, color, marker in (("local", INK, "o"), ("global", FAINT, "s")):
+            tuned = rows[rows["method"] == f"tuned_{scope}_{kind}"].groupby("scale")["value"].mean()
+            text = "tuned, each node its own" if scope == "local" else "tuned, one for all"
+            marks.append(Line(tuned.index.tolist(), tuned.tolist(), color, marker=marker, size=4, label=text))
+        for rule, (color, dash) in rules.items():
+            method = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}[kind] if rule == "spectral" else f"{rule}_{kind}"
+            if method in means:
+                marks.append(Rule(float(means[method]), color, dash=dash, width=1.6, label=rule.replace("_", " ")))
+        across = Axis("bandwidth scale c", log=True, ticks=named_ticks([0.2, 0.5, 1, 2]))
+        return Panel(f"{'NNK' if kind == 'nnk' else 'Gaussian'} weights", across, Axis("LOO"), marks, columns=2)
 
-        def paint(axes: Axes) -> None:
-            for scope, color, marker in (("local", INK, "o"), ("global", FAINT, "s")):
-                tuned = own[own["method"] == f"tuned_{scope}_{kind}"].groupby("scale")["value"].mean()
-                text = "tuned, each node its own" if scope == "local" else "tuned, one for all"
-                axes.plot(tuned.index, tuned, color=color, marker=marker, ms=4, label=text)
-            for rule, (color, dash) in rules.items():
-                mine = own[own["method"] == (spectral if rule == "spectral" else f"{rule}_{kind}")]
-                if not mine.empty:
-                    axes.axhline(mine["value"].mean(), color=color, ls=dash, lw=1.6, label=rule.replace("_", " "))
-            axes.set_xscale("log")
-            plain_ticks(axes, "x", [0.2, 0.5, 1, 2])
-            axes.set(
-                title=f"{'NNK' if kind == 'nnk' else 'Gaussian'} weights", xlabel="bandwidth scale c", ylabel="LOO"
-            )
-            legend_below(axes, 2)
-
-        return paint
-
-    kinds = [kind for kind in ("gaussian", "nnk") if (rows["method"] == f"tuned_local_{kind}").any()]
+    kinds = [kind for kind in ("gaussian", "nnk") if f"tuned_local_{kind}" in means]
     return Figure(
         "regret",
         "Tuning with labels, and rules without",
@@ -151,9 +135,9 @@ def regret(part: Part) -> Figure:
     )
 
 
-def printed_for() -> str:
-    """What the paper's numbers are about."""
-    return str(paper()["data"])
+def mean_of(rows: pd.DataFrame) -> float:
+    """Mean of the values of some rows; NaN where there are none."""
+    return float(rows["value"].mean())
 
 
 __all__ = ["FIGURES", "alignment", "draw", "gamma", "loo", "lp", "png", "regimes", "regret", "save"]
@@ -166,6 +150,11 @@ FIGURES: dict[str, Callable[[Part], Figure]] = {
     "gamma": gamma,
     "regret": regret,
 }
+
+
+def _means(rows: pd.DataFrame, method: str, values: list[float]) -> np.ndarray:
+    """Mean of a method at each value of the swept setting."""
+    return rows[rows["method"] == method].groupby("setting")["value"].mean().reindex(values).to_numpy(float)
 
 
 def _scale_k(part: Part) -> int | None:

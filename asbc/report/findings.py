@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asbc.report.answers import Answer, answer
-from asbc.report.canvas import Figure, Pictures, pictures
+from asbc.report.chart import Figure
 from asbc.report.claims import Claim, judge
 from asbc.report.figures import FIGURES
 from asbc.report.hidden import Finding, hidden
@@ -27,7 +27,7 @@ class Findings:
     answers : sequence of Answer
     hidden : sequence of Finding
     claims : sequence of Claim
-    figures : mapping of str to (Figure, Pictures)
+    figures : mapping of str to Figure
         By experiment.
     tables : mapping of str to sequence of Table
         By experiment.
@@ -37,11 +37,11 @@ class Findings:
     answers: Sequence[Answer]
     hidden: Sequence[Finding]
     claims: Sequence[Claim]
-    figures: Mapping[str, tuple[Figure, Pictures]]
+    figures: Mapping[str, Figure]
     tables: Mapping[str, Sequence[Table]]
 
 
-def find(subject: Subject, told: Told = lambda step: None, *, pdf: bool = False) -> Findings:
+def find(subject: Subject, told: Told = lambda step: None) -> Findings:
     """Answers, claims, figures and tables of one subject.
 
     Parameters
@@ -49,8 +49,6 @@ def find(subject: Subject, told: Told = lambda step: None, *, pdf: bool = False)
     subject : Subject
     told : callable, default=one that does nothing
         Called after each of :func:`steps`.
-    pdf : bool, default=False
-        Draw figures as PDF too.
 
     Returns
     -------
@@ -61,13 +59,13 @@ def find(subject: Subject, told: Told = lambda step: None, *, pdf: bool = False)
     claims = judge(subject)
     told("claims")
     tables: dict[str, Sequence[Table]] = {}
-    figures: dict[str, tuple[Figure, Pictures]] = {}
+    figures: dict[str, Figure] = {}
     for name, part in subject.parts.items():
         made = [make(part) for make in TABLES[name]] if name in TABLES else _plain(subject, name)
         tables[name] = [table for table in made if len(table.header) > 1]  # names alone: nothing was scored
         figure = FIGURES[name](part) if name in FIGURES and drawable(subject, name) else None
         if figure is not None and figure.panels:
-            figures[name] = figure, pictures(figure, pdf=pdf)
+            figures[name] = figure
         told(name)
     return Findings(subject, answers, hidden(subject), claims, figures, tables)
 

@@ -7,7 +7,8 @@ from html import escape
 
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.ranking import Gap
-from asbc.report.style import INK, LOOKS, label
+from asbc.report.chart import Line
+from asbc.report.svg import sample_svg
 from asbc.report.table import Cell, Table
 
 ABOVE, BELOW = "#00694d", "#a34700"  # better and worse
@@ -64,31 +65,9 @@ def gap_html(gap: Gap, span: tuple[float, float]) -> str:
     return f'<span class="diff"><span>{minus(text)}</span>{drawn}</span>'
 
 
-def key_html(methods: Sequence[str]) -> str:
+def key_html(lines: Sequence[Line]) -> str:
     """Which colour and mark is which method."""
-    marks = []
-    for method in methods:
-        color, marker, dash = LOOKS.get(method, (INK, "x", "-"))
-        lines = {"-": "", "--": "5 3", "-.": "6 2 1.5 2", ":": "1.5 2.5"}[dash]
-        marks.append(
-            '<li><svg width="30" height="14" viewBox="0 0 30 14" aria-hidden="true">'
-            f'<line x1="0" x2="30" y1="7" y2="7" stroke="{color}" stroke-width="2" stroke-dasharray="{lines}"/>'
-            f"{_marker(marker, color)}</svg>{escape(label(method))}</li>"
-        )
-    return f'<ul class="key">{"".join(marks)}</ul>'
-
-
-def _marker(marker: str, color: str) -> str:
-    """Matplotlib's mark as a path around (15, 7)."""
-    shapes = {
-        "s": "M11.5 3.5h7v7h-7z",
-        "D": "M15 2.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
-        "v": "M11 3.5h8l-4 7z",
-        "^": "M11 10.5h8l-4 -7z",
-        "P": "M13.5 3h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5v-3h2.5z",
-        "o": "M11.5 7a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
-    }
-    return f'<path d="{shapes.get(marker, shapes["o"])}" fill="{color}"/>'
+    return f'<ul class="key">{"".join(f"<li>{sample_svg(line)}{escape(line.label)}</li>" for line in lines)}</ul>'
 
 
 def _whisker(c: Comparison | Gap, span: tuple[float, float], color: str, width: int = 72, height: int = 14) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from asbc.report.answers import BASE, TASKS, Answer
-from asbc.report.canvas import Figure, Pictures, pictures
+from asbc.report.chart import Figure
 from asbc.report.curves import side_by_side
 from asbc.report.findings import Findings
 from asbc.report.markup import minus
@@ -17,14 +17,13 @@ from asbc.report.style import full_label
 METRICS = ("loo", "lp")
 
 
-def multiples(findings: Sequence[Findings], *, pdf: bool = False) -> list[tuple[Figure, Pictures]]:
+def multiples(findings: Sequence[Findings]) -> list[Figure]:
     """Figures 3 and 4 of all subjects, a panel each; none where there is only one."""
     subjects = [found.subject for found in findings]
-    figures = [figure for metric in METRICS if (figure := side_by_side(subjects, metric)) is not None]
-    return [(figure, pictures(figure, pdf=pdf)) for figure in figures]
+    return [figure for metric in METRICS if (figure := side_by_side(subjects, metric)) is not None]
 
 
-def overview_html(findings: Sequence[Findings], drawn: Sequence[tuple[Figure, Pictures]]) -> str:
+def overview_html(findings: Sequence[Findings], figures: Sequence[Figure]) -> str:
     """What several subjects have in common and where they differ, before each of them by itself."""
     out = ['<h2 id="side-by-side">Which graph for which embeddings?</h2>']
     for task in TASKS:
@@ -36,7 +35,7 @@ def overview_html(findings: Sequence[Findings], drawn: Sequence[tuple[Figure, Pi
         "mean and all that the data cannot tell from it, by intervals that hold for all pairs of graphs at once; bold "
         "where it is the best beyond doubt. Settings may differ between rows; each section says which they were.</p>"
     )
-    out += [figure_html(*one) for one in drawn]
+    out += [figure_html(figure) for figure in figures]
     out.append(_claims(findings))
     return "\n".join(out)
 

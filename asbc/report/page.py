@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from asbc.report.canvas import Figure, Pictures
+from asbc.report.chart import Figure
 from asbc.report.findings import Findings
 from asbc.report.glossary import glossary_html
 from asbc.report.overview import overview_html
@@ -25,7 +25,7 @@ from asbc.report.sections import (
 GENERATOR = "asbc-report"
 
 
-def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence[tuple[Figure, Pictures]] = ()) -> str:
+def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence[Figure] = ()) -> str:
     """The page as HTML; the same text for the same results.
 
     Parameters
@@ -33,7 +33,7 @@ def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence
     evidence : Evidence
     findings : sequence of Findings
         One per subject of the evidence.
-    multiples : sequence of (Figure, Pictures), default=()
+    multiples : sequence of Figure, default=()
         Figures of all subjects together.
 
     Returns

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
 from asbc.report.answers import BASE, FEWEST, Answer
-from asbc.report.canvas import Figure, Pictures
+from asbc.report.chart import Figure
 from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Claim
 from asbc.report.findings import Findings
 from asbc.report.hidden import Finding
 from asbc.report.markup import gap_html, key_html, table_html, ticks
 from asbc.report.parts import EXPERIMENTS, WITHOUT_LABELS, Part, Record, Subject
 from asbc.report.style import full_label
+from asbc.report.svg import panel_svg
 from asbc.report.words import by_size, level_name, listed
 
 HEADINGS = {
@@ -210,7 +210,7 @@ def experiment_html(found: Findings, name: str) -> str:
     part = subject.parts[name]
     out = [f'<h2 id="{anchor(name, subject)}">{escape(heading(name))}</h2>', standing_html(part)]
     if name in found.figures:
-        out.append(figure_html(*found.figures[name]))
+        out.append(figure_html(found.figures[name]))
     out += [table_html(table) for table in found.tables.get(name, [])]
     return "\n".join(out)
 
@@ -256,12 +256,9 @@ def _setup(part: Part) -> str:
     return ", ".join(fact for fact in facts if fact and "None" not in fact) + "."
 
 
-def figure_html(figure: Figure, drawn: Pictures) -> str:
+def figure_html(figure: Figure) -> str:
     """A figure whose panels flow with the width of the page."""
-    images = "".join(
-        f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(panel).decode()}">'
-        for panel, alt in zip(drawn.panels, figure.alt, strict=True)
-    )
+    images = "".join(panel_svg(panel, alt) for panel, alt in zip(figure.panels, figure.alt, strict=True))
     kind = "panels three" if len(figure.panels) in (3, 5, 6) or figure.columns == 3 else "panels"
     key = key_html(figure.key) if figure.key else ""
     return (

@@ -9,6 +9,8 @@ from typing import Any
 # Okabe and Ito's palette, darkened a little where lines on white need it.
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE = "#0072b2", "#3ba3dc", "#009e73", "#e69f00", "#d55e00", "#b8578f"
 INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
+# Of text in SVG files; on the page it is the page's own.
+FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica Neue, Arial, sans-serif"
 
 NAMES = {
     "knn": "kNN",
@@ -53,11 +55,6 @@ def full_label(method: str) -> str:
     if method == "knn_fixed":
         kind = "gaussian"
     return f"{label(method)} ({'NNK' if kind == 'nnk' else 'Gaussian'})" if kind else label(method)
-
-
-def plain_label(method: str) -> str:
-    """What a figure shows for a method's name: there a dollar sign would begin a formula, and _ would hide it."""
-    return label(method).replace("$", r"\$").replace("_", " ") or " "
 
 
 @contextmanager

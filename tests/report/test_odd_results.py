@@ -126,4 +126,4 @@ def test_several_encoders_share_one_page(tmp_path):
     assert "Which graph for which embeddings?" in words and "The claims, side by side" in words
     assert words.count("made · one") >= 5 and "Figure 3. Leave-one-out accuracy, side by side" in words
     names = {path.name for path in (tmp_path / "page" / "figures").iterdir() if path.is_file()}
-    assert names == {"fig3_loo_side_by_side.png", "fig4_lp_side_by_side.png"}
+    assert names == {"fig3_loo_side_by_side.svg", "fig4_lp_side_by_side.svg"}
