@@ -1,4 +1,4 @@
-"""Panels as SVG: text that the page's own font shows, sharp at any size, and drawn in a thousandth of the time."""
+"""Panels as SVG: text that the page's own font shows, sharp at any size, and drawn without importing matplotlib."""
 
 from __future__ import annotations
 
