@@ -63,6 +63,11 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
 
 
 def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    if isinstance(given, np.ndarray) and given.ndim != 3:
+        raise TypeError(
+            "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
+            f"got one array of shape {given.shape}. Of a full matrix of distances, pass the nearest of each row."
+        )
     try:
         indices, distances = given[0], given[1]
         indices, distances = np.asarray(indices), np.asarray(distances, float)

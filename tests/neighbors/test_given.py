@@ -176,3 +176,10 @@ def test_rounding_below_zero_is_no_negative_distance():
     given[3, 2] = -0.01
     with pytest.raises(ValueError, match=r"at least 0; row 3 has -0\.01"):
         builder.fit(X, neighbors=(exact.indices, given))
+
+
+@pytest.mark.parametrize("shape", [(40, 9), (40, 40), (40,)])
+def test_one_array_is_not_a_pair(shape):
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    with pytest.raises(TypeError, match=r"a pair \(indices, distances\) .*; got one array of shape"):
+        asbc.GraphBuilder(k_cand=8).fit(X, neighbors=np.zeros(shape))
