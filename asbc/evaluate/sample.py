@@ -16,7 +16,7 @@ from asbc.evaluate.method import Method, key_of
 from asbc.graph import to_graph
 from asbc.kernels.distances import pair_count
 from asbc.learn.labels import encode_partial
-from asbc.neighbors.types import Neighbors, with_pairs
+from asbc.neighbors.types import Neighbors, kth_distance, with_pairs
 from asbc.rows import SHARED_BYTES, solve_rows
 from asbc.weights import Matrix, normalize_weights, sharpen
 
@@ -160,12 +160,15 @@ class Sample:
         return self.once("neighbors", find, seeded=False)
 
     def kth_distance(self, k: int) -> NDArray[np.float64]:
-        """(n,) distance to the k-th neighbour; where duplicates make it 0, the mean of those above 0."""
+        """(n,) distance to the k-th neighbour, as :func:`asbc.neighbors.types.kth_distance` has it among duplicates.
+
+        A node that coincides with all its neighbours gets the mean of the others.
+        """
         if not 1 <= k <= self.neighbors.k:
             raise ValueError(f"k must lie between 1 and {self.neighbors.k}, the neighbours there are; got {k}")
-        distance = self.neighbors.distances[:, k - 1]
+        distance = kth_distance(self.neighbors, k)
         if not distance.any():
-            raise ValueError(f"all nodes coincide with their {k} nearest neighbours; there is no scale to tune")
+            raise ValueError("all nodes coincide with all their neighbours; there is no scale to tune")
         return np.where(distance > 0, distance, distance[distance > 0].mean())
 
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:

@@ -107,3 +107,19 @@ def test_what_needs_no_seed_is_told_from_what_does():
         assert (other.graph(method) != alone.graph(method)).nnz == 0
     assert other.graph(self_tuning) is sample.graph(self_tuning)
     assert (other.graph(spectral) != sample.graph(spectral)).nnz > 0
+
+
+def test_scale_of_nodes_among_duplicates():
+    """A node with as many copies as are asked for takes the next distance; one among copies alone, the others' mean."""
+
+    def sample_of(X):
+        return Sample(X, np.zeros(len(X), int), search=lambda X: asbc.search_neighbors(X, 4))
+
+    X = np.array([[0.0], [0.0], [0.0], [0.0], [1.0], [3.0], *[[50.0]] * 6])
+    scale = sample_of(X).kth_distance(3)
+    assert scale[:6].tolist() == [1, 1, 1, 1, 1, 3]
+    assert scale[6:] == pytest.approx(np.mean([1, 1, 1, 1, 1, 3]))
+    with pytest.raises(ValueError, match="all nodes coincide with all their neighbours"):
+        sample_of(np.zeros((8, 1))).kth_distance(3)
+    with pytest.raises(ValueError, match="between 1 and 4, the neighbours there are; got 5"):
+        sample_of(X).kth_distance(5)
