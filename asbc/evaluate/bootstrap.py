@@ -125,15 +125,18 @@ class _Stream:
         both: NDArray[Any] = np.empty((blocks[0], len(rates)), dtype)
         place = 0
         for rows in blocks:
-            into = ones[:rows], others[:rows]
-            while (end := poisson_counts(*self._extend(wanted), place, ahead, rates[other], *into)) < 0:
-                wanted += wanted // 4
+            end = -1
+            while end < 0:
+                self._extend(wanted)
+                stream = self.uniforms, self.units, self.twos, self.fours
+                end = poisson_counts(*stream, place, ahead, rates[other], ones[:rows], others[:rows])
+                wanted += wanted // 4 if end < 0 else 0
             both[:rows, :singles], both[:rows, singles:] = ones[:rows, :singles], others[:rows]
             place = end
             yield both[:rows]  # the next block is written over it
 
-    def _extend(self, wanted: int) -> tuple[NDArray[Any], ...]:
-        """The stream, at least so long, and what is known of it at every place."""
+    def _extend(self, wanted: int) -> None:
+        """Make the stream at least so long, and work out what is known of it at every place."""
         if wanted > len(self.uniforms):
             uniforms = np.empty(wanted)
             uniforms[: len(self.uniforms)] = self.uniforms
@@ -141,7 +144,6 @@ class _Stream:
             self.uniforms = uniforms
             self.units, self.twos = _further(self.units, uniforms, 1.0), _further(self.twos, uniforms, 2.0)
             self.fours = four_counts(self.units)
-        return self.uniforms, self.units, self.twos, self.fours
 
 
 def _further(counts: NDArray[np.uint8], uniforms: NDArray[np.float64], rate: float) -> NDArray[np.uint8]:

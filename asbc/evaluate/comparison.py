@@ -6,7 +6,6 @@ made here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.evaluate.bootstrap import Bootstrap
-from asbc.evaluate.hits import unpack_hits
+from asbc.evaluate.hits import Hits, unpack_hits
 from asbc.evaluate.signed_rank import signed_rank_p
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ def compare(
     b: ArrayLike,
     *,
     trial: ArrayLike | None = None,
-    hits_a: Sequence[NDArray[np.int8]] | None = None,
-    hits_b: Sequence[NDArray[np.int8]] | None = None,
+    hits_a: Hits | None = None,
+    hits_b: Hits | None = None,
     confidence: float = 0.95,
     n_boot: int = 2000,
     seed: int = 0,
@@ -262,8 +261,8 @@ def compare_methods(
 
 
 def _resample_nodes(
-    hits_a: Sequence[NDArray[np.int8]],
-    hits_b: Sequence[NDArray[np.int8]],
+    hits_a: Hits,
+    hits_b: Hits,
     draws: Bootstrap,
     trials: int,
 ) -> NDArray[np.float64]:

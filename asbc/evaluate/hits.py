@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+# For each score, which nodes were right: m arrays (N,), or one (m, N), of 1 right, 0 wrong, -1 not scored.
+Hits = Sequence[NDArray[np.int8]] | NDArray[np.int8]
+
 
 def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
     """Which nodes of a data set were scored and which of them were right, one bit per node.

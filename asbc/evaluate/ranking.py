@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.evaluate.bootstrap import Bootstrap
+from asbc.evaluate.hits import Hits
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def rank_methods(
     values: Mapping[str, ArrayLike],
     *,
     trial: ArrayLike,
-    hits: Mapping[str, Sequence[NDArray[np.int8]]] | None = None,
+    hits: Mapping[str, Hits] | None = None,
     confidence: float = 0.95,
     bootstrap: Bootstrap | None = None,
 ) -> Ranking:
@@ -144,9 +145,7 @@ def rank_methods(
     return Ranking(order, dict(zip(names, map(float, middle), strict=True)), gaps, over, trials, confidence)
 
 
-def _redrawn(
-    names: Sequence[str], hits: Mapping[str, Sequence[NDArray[np.int8]]], draws: Bootstrap, trials: int
-) -> NDArray[np.float64]:
+def _redrawn(names: Sequence[str], hits: Mapping[str, Hits], draws: Bootstrap, trials: int) -> NDArray[np.float64]:
     """(B, K, m) values of every method after nodes are redrawn, the same ones for all."""
     table = np.array([np.asarray(hits[name], np.int8) for name in names])  # (K, m, N)
     seen = table[0] >= 0  # (m, N)
@@ -155,5 +154,5 @@ def _redrawn(
     kept = seen.any(axis=0)
     count = np.ones(int(kept.sum()), np.int64)
     right = (table[:, :, kept] > 0).reshape(-1, len(count)).T
-    sums, totals = draws.nodes(trials, count, right, seen[:, kept].T)
+    sums, totals = draws.nodes(trials, count, right.astype(float), seen[:, kept].T.astype(float))
     return sums.reshape(len(sums), len(names), -1) / np.maximum(totals, 1.0)[:, None, :]

@@ -46,11 +46,11 @@ def alignment(part: Part) -> Figure:
                 marks.append(Whiskers([x], middle, low, high, color, marker, f"with {label(name)}"))
         marks.append(Rule(0, FAINT, width=0.8))
         names = [(t, label(target)) for t, target in enumerate(targets)]
-        low = min(0.0, float(rows["value"].min()) - 0.05)
+        least = min(0.0, float(rows["value"].min()) - 0.05)
         return Panel(
             "Rank correlation of r",
             Axis("dimension that r was matched to", ticks=names, grid=False),
-            Axis("Spearman", low, 1),
+            Axis("Spearman", least, 1),
             marks,
             columns=2,
         )
@@ -110,7 +110,6 @@ def _cloud(part: Part, target: str, estimator: str) -> Panel | None:
     correlation = contrasts.with_number(part, own, 0.0)
     seen = np.flatnonzero(np.cumsum(counts.sum(axis=0)) >= 0.995 * counts.sum())
     across, up = max(int(seen[0]) + 1, 8), max(int(np.flatnonzero(counts.any(axis=1)).max()) + 2, 8)
-
     edges = 1 + CELL * np.arange(max(counts.shape) + 1)
     right, top = float(edges[across]), float(edges[up])
     ends = np.array([1.0, max(right, top)])
@@ -119,8 +118,8 @@ def _cloud(part: Part, target: str, estimator: str) -> Panel | None:
         Line(ends.tolist(), ends.tolist(), INK, ":", width=1, label="r = d"),
     ]
     if fit["slope"] is not None and fit["intercept"] is not None:
-        line = fit["slope"].mean_a * ends + fit["intercept"].mean_a
-        marks.append(Line(ends.tolist(), line.tolist(), RED, label=f"fit, slope {fit['slope'].mean_a:.2f}"))
+        fitted = fit["slope"].mean_a * ends + fit["intercept"].mean_a
+        marks.append(Line(ends.tolist(), fitted.tolist(), RED, label=f"fit, slope {fit['slope'].mean_a:.2f}"))
     told = "" if correlation is None else f", Spearman {correlation.mean_a:.2f}"
     return Panel(
         f"r against {label(estimator)}{told}",

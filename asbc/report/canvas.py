@@ -115,7 +115,7 @@ def _rule_off(axes: Axes, axis: Axis, name: str) -> None:
         ruler.set_minor_locator(NullLocator())
         ruler.set_minor_formatter(NullFormatter())
     if not axis.grid:
-        axes.grid(axis=name, visible=False)
+        ruler.grid(visible=False)
 
 
 def _put(axes: Axes, mark: Mark) -> None:

@@ -118,8 +118,8 @@ def _mark(mark: Mark, x: Ruler, y: Ruler, width: float, height: float) -> str:
             return f'<path d="{caps}" stroke="{mark.color}" stroke-width="1.8"/>{_mark(line, x, y, width, height)}'
         case Band():
             edge = [*zip(mark.x, mark.high, strict=True), *reversed([*zip(mark.x, mark.low, strict=True)])]
-            points = _joined((x(a), y(b)) for a, b in edge)
-            return f'<path d="{points}z" fill="{mark.color}" fill-opacity="{mark.alpha:g}"/>' if points else ""
+            way = _joined((x(a), y(b)) for a, b in edge)
+            return f'<path d="{way}z" fill="{mark.color}" fill-opacity="{mark.alpha:g}"/>' if way else ""
         case Rule():
             way = f"M{x(mark.at):.1f} 0v{height:.1f}" if mark.upright else f"M0 {y(mark.at):.1f}h{width:.1f}"
             return f'<path d="{way}" {_stroke(mark.color, mark.width, mark.dash)}/>'
