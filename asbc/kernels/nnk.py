@@ -33,7 +33,7 @@ _INDEPENDENT = 1e-4
 # All neighbours are tried at once where k^2 over the sum of the kernel's squared entries is at least this share of k.
 # That number is k where no two neighbours are alike, and 1 where all are. Below it, so few keep a weight that letting
 # them enter one by one is quicker, as measured on sentences, digits and made-up sets at three bandwidths.
-_TOLD_APART = 0.2
+_TOLD_APART = 0.3
 _OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; one that was refused may not enter until another has
 
 
@@ -115,21 +115,18 @@ def _solve_together(rows, count, solution):
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def start_with_all(K, b, rows, members, solution, weights):
+def start_with_all(K, b, squares, rows, members, solution, weights):
     """Try all neighbours at once, and leave those out whose weight is negative, or nothing, until none is.
 
-    What is left goes to `weights` (k,): zeros, if the kernel tells few of them apart, if too many would go, or if they
-    are too close to being dependent. K and b are as in `solve_exactly`; `rows` (k * row_width(k),), `members` (k,) and
-    `solution` (row_width(k),) are scratch.
+    What is left goes to `weights` (k,): zeros, if the kernel tells few of them apart, or if they are too close to being
+    dependent. K and b are as in `solve_exactly`, and `squares` is the sum of the squared entries of K;
+    `rows` (k * row_width(k),), `members` (k,) and `solution` (row_width(k),) are scratch.
     """
     k = b.shape[0]
     tolerance = 0.0
-    squares = 0.0
     for j in range(k):
         weights[j] = 0.0
         tolerance = max(tolerance, _TOLERANCE * b[j])
-        for c in range(k):
-            squares += K[j, c] * K[j, c]
     if k < _TOLD_APART * squares:
         return
     count = np.int64(k)
@@ -153,7 +150,7 @@ def start_with_all(K, b, rows, members, solution, weights):
         if kept == count:
             break
         count = kept
-        if 2 * count < k:
+        if count == 0:
             return
     for c in range(count):
         weights[members[c]] = solution[c]
@@ -310,12 +307,19 @@ def solve_by_dropping(K, b, weights):
 
 @njit(inline="always")
 def _fill(pairs, squared, sigma, i, kernel, K, b):
-    """The kernel among the neighbours of node i, and between them and the node; `kernel` is scratch space."""
+    """Fill in the kernel among the neighbours of node i, and between them and the node; `kernel` is scratch space.
+
+    Returns the sum of the squared entries of K. It is summed up here, in lanes: one entry after the other, each sum
+    would wait for the one before, which takes longer than all the rest of this function.
+    """
     scale = -0.5 / (sigma[i] * sigma[i])
     factor = splat(scale)
     row = pairs[i]
+    squares = splat(0.0)
     for t in range(0, row.shape[0], LANES):
-        store(kernel, t, exp(load(row, t) * factor))
+        value = exp(load(row, t) * factor)
+        squares = squares + value * value
+        store(kernel, t, value)
     t = 0
     for r in range(b.shape[0]):
         b[r] = math.exp(squared[i, r] * scale)
@@ -324,6 +328,7 @@ def _fill(pairs, squared, sigma, i, kernel, K, b):
             K[r, c] = kernel[t]
             K[c, r] = kernel[t]
             t += 1
+    return b.shape[0] + 2.0 * lane_sum(squares)
 
 
 @njit(inline="always")
@@ -354,8 +359,8 @@ def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
         rows[t] = 0.0
     for i in range(first, last):
         weights = out[i]
-        _fill(pairs, squared, sigma, i, kernel, K, b)
-        start_with_all(K, b, rows, members, solution, weights)
+        squares = _fill(pairs, squared, sigma, i, kernel, K, b)
+        start_with_all(K, b, squares, rows, members, solution, weights)
         solve_exactly(K, b, weights)
         _add_nearest(b, k_min, weights)
 

@@ -23,7 +23,7 @@ def problems(seed, sigma, k=30, d=6, duplicates=False):
 def started(K, b, w):
     k = len(b)
     width = row_width(k)
-    start_with_all(K, b, np.zeros(k * width), np.empty(k, np.int64), np.empty(width), w)
+    start_with_all(K, b, np.square(K).sum(), np.zeros(k * width), np.empty(k, np.int64), np.empty(width), w)
     return w
 
 
