@@ -14,8 +14,10 @@ from asbc.validation import Floats, check_k, whole_number
 Ids = NDArray[np.int64]
 
 # Candidates per row that are kept beyond those wanted. With some to spare, rounding in the quick products seldom leaves
-# it in doubt which rows are the nearest; rows where it does are tried once more with many.
-FEW_SPARE, MANY_SPARE = 18, 200
+# it in doubt which rows are the nearest; rows where it does are tried once more with many. Rounding errors grow with
+# the longest row: where that is at most EVEN times as long as rows are on average, few are enough.
+FEW_SPARE, SOME_SPARE, MANY_SPARE = 8, 18, 200
+EVEN = 4.0
 SETTLED_ROWS = 8192  # rows whose candidates are compared in double precision together
 MOST_SINGLE = 1e37  # differences up to that do not overflow in single precision
 TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
@@ -54,9 +56,8 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     indices = np.empty((len(Q), k), np.int64)
     distances = np.empty((len(Q), k))
     open_rows = np.arange(len(Q))
-    few = min(FEW_SPARE, wanted // 2 + 4)
-    for dtype, spare in ((np.float32, few), (np.float32, MANY_SPARE), (np.float64, few)):
-        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, spare, indices, distances)
+    for dtype, many in ((np.float32, False), (np.float32, True), (np.float64, False)):
+        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances)
     for row in open_rows:  # so many rows are equally far that the candidates do not hold all: compare with every row
         squared = all_distances(X, Q[row])
         if queries is None:
@@ -67,16 +68,15 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
-def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, distances):
+def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distances):
     """Fill in the answers for those of `rows` that products of this precision settle; return the other rows.
 
-    Of each row of Q the `wanted` nearest and `spare` more candidates are found by matrix products; `drop_self` says
-    that Q is X, so that a row's own id is taken out. `indices` and `distances` are written to.
+    Of each row of Q the `wanted` nearest and some more candidates, or `many` more, are found by matrix products;
+    `drop_self` says that Q is X, so that a row's own id is taken out. `indices` and `distances` are written to.
     """
     n, d = X.shape
     if not len(rows):
         return rows
-    kept = min(wanted + spare, n)
     center, scale = _frame(X, Q)
     everyone = drop_self and len(rows) == n
     order = near_together(X, center, scale) if everyone else None
@@ -86,12 +86,14 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, spare, indices, dista
     else:
         queries = Shifted.of(Q if len(rows) == len(Q) else Q[rows], center, scale, dtype)
         lengths = np.sqrt(2.0 * queries.half.astype(np.float64))
+    largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
+    few = FEW_SPARE if largest <= EVEN * lengths.mean() else SOME_SPARE
+    kept = min(wanted + (MANY_SPARE if many else min(few, wanted // 2 + 4)), n)
     values, ids = nearest_candidates(columns, queries, kept)
     if order is not None:
         back = np.argsort(order)
         values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
     # The largest value kept is at most that of any row that is not a candidate.
-    largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
     error = rounding_error(d, lengths + largest, dtype)
     bound = (values[:, 0] - error) / scale**2 if kept < n else np.full(len(rows), np.inf)
     doubtful = []
