@@ -48,7 +48,15 @@ from asbc.outofcore.errors import VectorsChangedError
 from asbc.outofcore.folder import BuildFolder, check_scratch, opened
 from asbc.outofcore.guard import check_target, clear_errors, locked, sweep
 from asbc.outofcore.joining import finished_manifest, join_parts
-from asbc.outofcore.plan import check_same_plan, check_space, converted, make_plan, rule_to_json, vectors_in_plan
+from asbc.outofcore.plan import (
+    check_same_plan,
+    check_space,
+    converted,
+    forget_plan_of_nothing,
+    make_plan,
+    rule_to_json,
+    vectors_in_plan,
+)
 from asbc.outofcore.progress import Progress
 from asbc.outofcore.source import find_vectors, is_url, local_copy
 from asbc.outofcore.stages import compare_block, run_block
@@ -125,13 +133,12 @@ def build_graph(
     if not is_url(source) and not Path(source).exists():
         raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
     check_target(folder)
-    with clear_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     with clear_errors(folder), locked(folder):
         local_source = local_copy(os.fspath(source), folder)
         vectors_path, labels = find_vectors(local_source)
         # Not kept open: even the few rows that are looked at here would bring in nearly all pages of the map.
         plan |= vectors_in_plan(open_array(vectors_path, **labels), vectors_path, plan)
+        forget_plan_of_nothing(folder, plan)
         if (folder / "plan.json").is_file():
             check_same_plan(folder, plan)
             if (folder / "manifest.json").is_file():

@@ -7,8 +7,9 @@ import fcntl
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from asbc.files import DISK_FULL
 from asbc.outofcore.errors import BuildError
@@ -28,20 +29,48 @@ def check_target(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other builds out. The system lets go of the lock when the process ends, however it ends."""
-    with open(folder / "build.lock", "a+") as lock:
+    """Make the folder and keep other builds out. The system lets go of the lock when the process ends, however it ends.
+
+    If an error comes before there is a plan, nothing is left behind that was not there before.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    with _lock(folder) as lock:
+        try:
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+            lock.flush()
+            yield
+        except BaseException:
+            if not (folder / "plan.json").exists():
+                (folder / "build.lock").unlink()
+                with suppress(OSError):  # not empty: it holds the copy of a URL, or something else has come
+                    for path in made:
+                        path.rmdir()
+            raise
+
+
+def _lock(folder: Path) -> TextIO:
+    """The open file of a folder's lock, which this process now holds."""
+    path = folder / "build.lock"
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = open(path, "a+")  # noqa: SIM115
+        except FileNotFoundError:  # a build that was refused has just removed the folder
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            lock.seek(0)
-            owner = lock.read().strip() or "another process"
+            with lock:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                lock.seek(0)
+                owner = lock.read().strip() or "another process"
             raise BuildError(f"{folder}: another build is writing here ({owner}); wait for it, or stop it.") from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {os.uname().nodename}")
-        lock.flush()
-        yield
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                return lock
+        lock.close()  # a build that was refused has just removed this file: locking it keeps nobody out
 
 
 @contextmanager

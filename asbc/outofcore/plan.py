@@ -146,6 +146,16 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
     }
 
 
+def forget_plan_of_nothing(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Remove another plan of which nothing was built yet, such as that of vectors that were refused and then mended."""
+    path, scratch = folder / "plan.json", folder / "scratch"
+    results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
+    work = scratch.is_dir() and any(made.name not in ("source.json", "check") for made in scratch.iterdir())
+    if path.is_file() and not results and not work and read_json(path) != plan:
+        shutil.rmtree(scratch, ignore_errors=True)
+        path.unlink()
+
+
 def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     """Refuse to go on with a build whose plan is another one; the error names what differs."""
     stored = read_json(folder / "plan.json")

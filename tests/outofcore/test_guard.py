@@ -1,10 +1,13 @@
 """A build's folder kept safe: from other builds, from full disks, and from what killed writers leave."""
 
+import fcntl
+
 import numpy as np
 import pytest
 
 from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
+from asbc.outofcore.guard import locked
 from tests.outofcore.small import ARGUMENTS, Started, build, build_until, files_of
 
 
@@ -16,6 +19,35 @@ def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(
     first.kill()
     assert main([str(path), str(folder), *ARGUMENTS]) == 0
     assert files_of(folder) == reference
+
+
+@pytest.mark.parametrize("mine", [False, True], ids=["new_folder", "own_folder"])
+def test_a_file_that_is_refused_leaves_nothing(tmp_path, mine):
+    np.save(tmp_path / "x.npy", np.zeros((50, 4), np.int32))
+    if mine:
+        (tmp_path / "made").mkdir()
+    with pytest.raises(TypeError, match="got int32"):
+        build(tmp_path / "x.npy", tmp_path / "made" / "deep" / "g")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == (["made"] if mine else []) + ["x.npy"]
+
+
+def test_a_lock_on_a_file_that_is_gone_keeps_nobody_out(tmp_path, monkeypatch):
+    """A build that is refused removes its lock in the moment in which another one has opened it."""
+    folder, lock = tmp_path / "g", fcntl.flock
+    removed = []
+
+    def remove_once(*arguments):
+        if not removed:
+            removed.append((folder / "build.lock").unlink())
+            folder.rmdir()
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", remove_once)
+    with locked(folder):
+        assert removed and (folder / "build.lock").read_text().startswith("process ")
+        with pytest.raises(BuildError, match="another build is writing here"), locked(folder):
+            pass
+        assert (folder / "build.lock").exists(), "who is refused removes the lock of another"
 
 
 def test_a_disk_that_fills_up(path, tmp_path, reference):

@@ -7,7 +7,7 @@ import pytest
 
 import asbc
 from asbc.outofcore.errors import BuildError
-from tests.outofcore.small import N, build
+from tests.outofcore.small import N, build, build_until
 
 
 def test_too_little_disk_is_known_before_work_starts(path, tmp_path, monkeypatch):
@@ -65,10 +65,21 @@ def test_more_neighbours_than_nodes_are_refused_at_once(path, tmp_path, builder)
         (np.where(np.arange(200) == 170, np.nan, 1.0)[:, None] * np.ones((1, 3)), "row 170 holds NaN or infinity"),
     ],
 )
-def test_bad_vectors(tmp_path, array, message):
+def test_bad_vectors(path, tmp_path, array, message):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises((ValueError, TypeError), match=message):
         build(tmp_path / "x.npy", tmp_path / "g")
+    build(path, tmp_path / "g")
+    assert asbc.load_graph(tmp_path / "g").shape == (N, N), "what was refused stands in the way of other vectors"
+
+
+def test_a_plan_that_something_was_built_of_stays(path, tmp_path, X, monkeypatch):
+    np.save(tmp_path / "x.npy", X[::-1])
+    build_until("_survey", monkeypatch, path, tmp_path / "g")
+    with pytest.raises(BuildError, match="holds a build with other settings: the vectors have changed"):
+        build(tmp_path / "x.npy", tmp_path / "g")
+    with pytest.raises(BuildError, match="holds a build with other settings: block was 150 and is now 200"):
+        build(path, tmp_path / "g", block=200)
 
 
 def test_a_zero_row_has_no_direction(tmp_path, X):
