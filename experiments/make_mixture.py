@@ -38,9 +38,9 @@ def make_group(pieces, d: int, group: int, seed: int, noise: float) -> tuple[np.
     positions = rng.uniform(-1, 1, size=(GROUP, 12))
     for piece in np.unique(labels):
         members = labels == piece
-        frequencies, phases, amplitudes, centre = pieces[piece]
+        frequencies, phases, amplitudes, center = pieces[piece]
         waves = np.sin(positions[members, : frequencies.shape[1]] @ frequencies.T + phases)
-        rows[members] += waves @ amplitudes + centre
+        rows[members] += waves @ amplitudes + center
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows.astype(np.float32), labels.astype(np.int32)
 

@@ -66,13 +66,6 @@ def cifar_folder(name: str, root: Path) -> Path:
 
 def unpack_cifar(name: str, root: Path) -> None:
     """Unpack the archive, which must be there."""
-    archive = cifar_archive(name, root)
-    assert archive.hash is not None
-    found = archive.hash.of(archive.target)
-    if found != archive.hash.value:
-        raise ValueError(
-            f"{archive.target}: not the published archive (its MD5 hash is {found}, wanted is {archive.hash.value}). "
-            f"Remove it to download it again from {archive.url}."
-        )
+    cifar_archive(name, root).compare()
     with writing_to(root):
         cifar_class(name)(root, download=True)  # finds the archive, and so asks the network for nothing

@@ -118,7 +118,7 @@ def downloaded_checks(folder: Path) -> list[tuple[Path, Callable[[], object]]]:
     for name in published.facts()["git_blob_sha1"]:
         wanted = published.wanted(name, folder)
         if wanted.target.exists():
-            found.append((wanted.target, functools.partial(published.compare, wanted)))
+            found.append((wanted.target, wanted.compare))
     for record in sorted(folder.glob("lightly/*/*.sha256")):
         wanted = lightly_weights(record.parent.name, folder)
         if wanted.target.exists():

@@ -101,6 +101,16 @@ class Wanted:
         facts = f"size and hash: see {self.page}" if self.page else f"{size}, {known}"
         return f"  {self.url}\n    {facts}\n    put it at {self.target}"
 
+    def compare(self) -> None:
+        """Raise a `ValueError` if the file at its place is not the published one, whose hash is known."""
+        assert self.hash is not None
+        found = self.hash.of(self.target)
+        if found != self.hash.value:
+            raise ValueError(
+                f"{self.target}: not the published file (its {self.hash.kind} hash is {found}, wanted is "
+                f"{self.hash.value}). Remove it to download it again from {self.url}."
+            )
+
 
 def file_hash(path: Path, kind: str = "sha256") -> str:
     """Hash of a file's bytes."""

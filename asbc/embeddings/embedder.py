@@ -52,9 +52,9 @@ class EmbeddingWriter(BasePredictionWriter):
     whatever the number of processes.
     """
 
-    def __init__(self, store: Store, key: str, shape: tuple[int, int], labelled: bool, manifest: Mapping[str, Any]):
+    def __init__(self, store: Store, key: str, shape: tuple[int, int], labeled: bool, manifest: Mapping[str, Any]):
         super().__init__(write_interval="batch")
-        self.store, self.key, self.shape, self.labelled, self.manifest = store, key, shape, labelled, manifest
+        self.store, self.key, self.shape, self.labeled, self.manifest = store, key, shape, labeled, manifest
         self.draft = store.draft(key)
         self._lock: FileLock | None = None
 
@@ -70,7 +70,7 @@ class EmbeddingWriter(BasePredictionWriter):
                     self._lock.acquire()
             missing = np.arange(0)
             if self.store.find(self.key) is None:
-                self.draft.create(*self.shape, self.labelled)
+                self.draft.create(*self.shape, self.labeled)
                 missing = self.draft.missing()
                 if len(missing) < self.shape[0]:
                     log.info("going on: %d of %d rows are there", self.shape[0] - len(missing), self.shape[0])
@@ -86,7 +86,7 @@ class EmbeddingWriter(BasePredictionWriter):
                 f"the encoder gave NaN or infinite features for {bad.size} of {len(rows)} images, "
                 f"the first is image {rows[bad[0]]}; nothing was stored"
             )
-        self.draft.write(rows, vectors, batch.labels.cpu().numpy() if self.labelled else None)
+        self.draft.write(rows, vectors, batch.labels.cpu().numpy() if self.labeled else None)
 
     def teardown(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         trainer.strategy.barrier("all rows written")

@@ -61,21 +61,10 @@ def published_embeddings(
     files = [wanted(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
     fetch_all(f"{encoder} on {dataset}", files, INSTEAD, download=download)
     for file in files:
-        compare(file)
+        file.compare()
     vectors, labels = read_array(files[0].target), np.asarray(read_array(files[1].target))
     check_arrays(vectors, labels, name)
     return Embeddings(vectors, labels, dataset, encoder)
-
-
-def compare(file: Wanted) -> None:
-    """Raise a `ValueError` if a file of the cache is not the published one."""
-    assert file.hash is not None
-    found = file.hash.of(file.target)
-    if found != file.hash.value:
-        raise ValueError(
-            f"{file.target}: not the published file (its git blob hash is {found}, wanted is {file.hash.value}). "
-            f"Remove it to download it again from {file.url}."
-        )
 
 
 def wanted(name: str, cache: Path) -> Wanted:

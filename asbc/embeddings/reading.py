@@ -14,7 +14,7 @@ from asbc.embeddings.arrays import check_arrays, read_array
 from asbc.embeddings.contents import Contents, h5ad_contents, how_to_name, npz_contents, table_contents
 from asbc.embeddings.store import read_entry
 from asbc.files import misnamed
-from asbc.learn.labels import is_unlabelled
+from asbc.learn.labels import is_unlabeled
 
 log = logging.getLogger("asbc")
 
@@ -77,7 +77,7 @@ def read_vectors(
         entry = read_entry(path)
         found, own = entry.vectors, entry.labels
     else:
-        found, own = _read(path, vectors, None if labels else label, labelled=not labels)
+        found, own = _read(path, vectors, None if labels else label, labeled=not labels)
     if labels:
         own = _read_labels(Path(labels).expanduser(), label, len(found))
     own = None if own is None else plain_labels(own, str(labels or path))
@@ -127,7 +127,7 @@ def plain_labels(labels: Any, origin: str) -> NDArray | None:
     array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
         return array  # refused beside the vectors
-    missing = is_unlabelled(array)
+    missing = is_unlabeled(array)
     if missing.all():
         log.warning("%s: all %d labels are missing (-1, NaN, None or empty), so there are none", origin, len(array))
         return None
@@ -148,7 +148,7 @@ def plain_labels(labels: Any, origin: str) -> NDArray | None:
     return whole
 
 
-def _read(path: Path, vectors: str | None, label: str | None, *, labelled: bool) -> tuple[NDArray, NDArray | None]:
+def _read(path: Path, vectors: str | None, label: str | None, *, labeled: bool) -> tuple[NDArray, NDArray | None]:
     """Vectors of a file; and its labels, if they are wanted and there."""
     contents = _open(path, label)
     if contents is None:
@@ -156,7 +156,7 @@ def _read(path: Path, vectors: str | None, label: str | None, *, labelled: bool)
             raise ValueError(f"{path}: a .npy file has one array without a name, got {vectors or label!r} as its name")
         return read_array(path), None
     name, found = contents.vectors(vectors)
-    if not labelled:
+    if not labeled:
         return found, None
     own_name, own = contents.labels(label, len(found), name)
     if not vectors or (own_name and not label):

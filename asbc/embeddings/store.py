@@ -128,15 +128,15 @@ class Draft:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def create(self, n: int, d: int, labelled: bool) -> None:
+    def create(self, n: int, d: int, labeled: bool) -> None:
         """Make room on disk for all rows, unless a former job did."""
-        if self._whole(n, d, labelled):
+        if self._whole(n, d, labeled):
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
             with writing_to(self.folder.parent):
                 self.folder.mkdir(parents=True)
-                if labelled:
+                if labeled:
                     _allocate(self.folder / "labels.npy", (n,), np.int64)
                 _allocate(self.folder / "vectors.npy", (n, d), np.float32)
                 _allocate(self.folder / "checks.npy", (n,), np.uint32)
@@ -197,11 +197,11 @@ class Draft:
                 shutil.rmtree(target)  # what `find` did not take for an entry
             os.rename(self.folder, target)
 
-    def _whole(self, n: int, d: int, labelled: bool) -> bool:
+    def _whole(self, n: int, d: int, labeled: bool) -> bool:
         """Whether a former job left files of the wanted shapes."""
         try:
             shapes = [read_array(self.folder / f"{name}.npy").shape for name in ("vectors", "checks")]
-            label_shape = read_array(self.folder / "labels.npy").shape if labelled else (n,)
+            label_shape = read_array(self.folder / "labels.npy").shape if labeled else (n,)
         except (OSError, ValueError):
             return False
         return shapes == [(n, d), (n,)] and label_shape == (n,)

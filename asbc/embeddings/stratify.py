@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.learn.labels import is_unlabelled
+from asbc.learn.labels import is_unlabeled
 
 
 def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArray[np.int64]:
@@ -50,10 +50,10 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
 
-    labelled = np.flatnonzero(~is_unlabelled(labels))
-    if not len(labelled):
+    labeled = np.flatnonzero(~is_unlabeled(labels))
+    if not len(labeled):
         raise ValueError(f"labels must have at least one label; all {len(labels)} entries are unlabelled")
-    _, members, counts = np.unique(labels[labelled], return_inverse=True, return_counts=True)
-    by_class = np.split(labelled[np.argsort(members, kind="stable")], np.cumsum(counts)[:-1])
+    _, members, counts = np.unique(labels[labeled], return_inverse=True, return_counts=True)
+    by_class = np.split(labeled[np.argsort(members, kind="stable")], np.cumsum(counts)[:-1])
     chosen = [np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)

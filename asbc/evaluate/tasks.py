@@ -367,6 +367,6 @@ def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:
 def _vote(sample: Sample, weights: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
     """Labelled nodes of the data set, which of them their neighbours' vote gets right, and the balanced share."""
     codes = sample.codes
-    labelled = codes >= 0
-    right = (loo_predict(sample.neighbors.indices, weights, codes) == codes)[labelled]
-    return sample.nodes[labelled], right, balanced_share(right, codes[labelled])
+    labeled = codes >= 0
+    right = (loo_predict(sample.neighbors.indices, weights, codes) == codes)[labeled]
+    return sample.nodes[labeled], right, balanced_share(right, codes[labeled])

@@ -148,29 +148,10 @@ def draw_histogram(key: str, values: NDArray, label: str, limits: list[float], *
         y_range=Range1d(start=0, end=max(1, int(counts.max())) * 1.08),
         x_range=Range1d(start=float(edges[0]), end=float(edges[-1])),
     )
-    whole = plot.quad(
-        source=bars,
-        left="left",
-        right="right",
-        bottom=0,
-        top="top",
-        fill_color=BAR,
-        line_color="white",
-        name="all",
-        nonselection_fill_alpha=1.0,
-        nonselection_line_alpha=1.0,
-    )
-    plot.quad(
-        source=bars,
-        left="left",
-        right="right",
-        bottom=0,
-        top="chosen",
-        fill_color=ACCENT,
-        line_color="white",
-        nonselection_fill_alpha=1.0,
-        nonselection_line_alpha=1.0,
-    )
+    drawn: dict[str, Any] = {"source": bars, "left": "left", "right": "right", "bottom": 0, "line_color": "white"}
+    drawn |= {"nonselection_fill_alpha": 1.0, "nonselection_line_alpha": 1.0}
+    whole = plot.quad(top="top", fill_color=BAR, name="all", **drawn)
+    plot.quad(top="chosen", fill_color=ACCENT, **drawn)
     for limit in limits:
         plot.add_layout(Span(location=limit, dimension="height", line_color=LIMIT, line_width=1.6, line_dash=[5, 3]))
     choose = BoxSelectTool(dimensions="width", renderers=[])

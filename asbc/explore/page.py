@@ -206,7 +206,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
     }
     pictures = set() if thumbnails is None else {node for node, made in thumbnails.made.items() if made}
     sections = Sections(found, pictures)
-    labelled = found.issues is not None
+    labeled = found.issues is not None
     here = files("asbc.explore")
     # Everything is escaped unless the template says otherwise, and it does so only for what is written here.
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -239,7 +239,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "pieces": sections.pieces(),
             "about": found.about,
             "about_page": about,
-            "suspects": sections.suspects() if labelled else None,
+            "suspects": sections.suspects() if labeled else None,
             "doubtful": len(found.suspects),
             "pairs": sections.pairs(),
             "per_class": sections.per_class(),
@@ -347,7 +347,7 @@ def _lead(found: Findings) -> str:
     said = [f"{about.n:,} nodes, each with its {about.k} nearest neighbours"]
     if found.classes is not None:
         said.append(
-            f"{about.n_labelled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
+            f"{about.n_labeled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
         )
     elif "label" in found.nodes:
         said.append("no two nodes have the same label, so labels are shown as names and not judged")

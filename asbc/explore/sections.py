@@ -114,7 +114,7 @@ class Sections:
                 Card(
                     "Labels that fit",
                     f"{about.loo_accuracy:.1%}",
-                    f"of {about.n_labelled:,} labels are what the neighbours vote for [{bottom:.1%}, {top:.1%}]",
+                    f"of {about.n_labeled:,} labels are what the neighbours vote for [{bottom:.1%}, {top:.1%}]",
                     joined(self.found.suspects),
                 )
             )

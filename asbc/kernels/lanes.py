@@ -1,9 +1,9 @@
-"""Eight doubles side by side: a vector value for compiled code.
+"""Eight doubles, or sixteen singles, side by side: a vector value for compiled code.
 
-LLVM's automatic vectoriser gives up on loops over many small arrays, because it cannot prove that they do
-not overlap. Code written with :data:`LANES` explicit lanes needs no such proof. ``load`` and ``store`` move
-lanes between a flat, contiguous float64 array and a register; arithmetic is written with the usual operators,
-and every lane is computed by the same instructions, so a lane's result does not depend on its neighbours.
+LLVM's automatic vectoriser gives up on loops over many small arrays, because it cannot prove that they do not overlap.
+Code written with explicit lanes needs no such proof. ``load`` and ``store`` move lanes between a flat, contiguous array
+and a register: :data:`LANES` of them from float64, :data:`SINGLES` from float32. Arithmetic is written with the usual
+operators, and every lane is computed by the same instructions, so a lane's result does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -20,36 +20,43 @@ from numba.core.typing.templates import signature as typing_signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8  # doubles side by side: 64 bytes, one cache line and one register of AVX-512
+SINGLES = 16  # singles side by side: the same 64 bytes, so a loop that waits for memory does twice the work
 HALF = 4  # lanes of half the width: one register of AVX2, where a loop needs more of them than eight lanes leave
-_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
-_HALVES = ir.VectorType(ir.DoubleType(), HALF)
 _FUSE = ("contract",)  # lets LLVM turn a product and a sum into one fused instruction
 
 
 class LanesType(types.Type):
-    """The compile-time type of a vector value of so many lanes."""
+    """The compile-time type of a vector value of so many lanes, each a `number`: float64 or float32."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, number: types.Float = types.float64) -> None:
         self.width = width
-        super().__init__(name=f"Lanes({width})")
+        self.number = number
+        super().__init__(name=f"Lanes({width}, {number})")
+
+    @property
+    def vector(self) -> ir.VectorType:
+        """The same for LLVM."""
+        return ir.VectorType(ir.DoubleType() if self.number == types.float64 else ir.FloatType(), self.width)
 
 
 lanes_type = LanesType(LANES)
 half_type = LanesType(HALF)
+singles_type = LanesType(SINGLES, types.float32)
+_DOUBLES, _HALVES = lanes_type.vector, half_type.vector
 
 
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, fe_type):
-        super().__init__(manager, fe_type, ir.VectorType(ir.DoubleType(), fe_type.width))
+        super().__init__(manager, fe_type, fe_type.vector)
 
 
 def _like(value, number: float) -> ir.Constant:
     """The number in as many lanes as `value` has."""
-    return ir.Constant(value.type, [ir.Constant(ir.DoubleType(), number)] * value.type.count)
+    return ir.Constant(value.type, [ir.Constant(value.type.element, number)] * value.type.count)
 
 
-def _spread(builder, kind, value):
+def spread(builder, kind, value):
     """A number in every lane of a vector of this kind."""
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
@@ -58,31 +65,38 @@ def _spread(builder, kind, value):
 
 def _call(builder, name: str, args):
     kind = args[0].type
+    suffix = f"v{kind.count}f{64 if kind.element == ir.DoubleType() else 32}"
     function_type = ir.FunctionType(kind, [kind] * len(args))
-    function = cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.v{kind.count}f64")
-    return builder.call(function, args)
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, f"llvm.{name}.{suffix}"), args)
 
 
-def _address(context, builder, array_type, array, offset, kind=_DOUBLES):
-    if array_type.ndim != 1 or array_type.layout != "C" or array_type.dtype != types.float64:
-        raise TypingError(f"lanes live in flat, contiguous float64 arrays, not in {array_type}")
+def _check_flat(array_type, number) -> None:
+    if array_type.ndim != 1 or array_type.layout != "C" or array_type.dtype != number:
+        raise TypingError(f"lanes of {number} live in flat, contiguous {number} arrays, not in {array_type}")
+
+
+def _address(context, builder, array_type, array, offset, kind):
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
 
 @intrinsic
 def load(typingctx, array, offset):
-    """Lanes ``array[offset : offset + LANES]``."""
+    """Lanes ``array[offset : offset + LANES]``; of an array of singles, SINGLES of them."""
+    kind = singles_type if array.dtype == types.float32 else lanes_type
+    _check_flat(array, kind.number)
 
     def codegen(context, builder, signature, args):
-        return builder.load(_address(context, builder, signature.args[0], *args), align=8)
+        place = _address(context, builder, signature.args[0], *args, kind=kind.vector)
+        return builder.load(place, align=kind.number.bitwidth // 8)
 
-    return lanes_type(array, types.intp), codegen
+    return kind(array, types.intp), codegen
 
 
 @intrinsic
 def load_half(typingctx, array, offset):
     """Half as many lanes, ``array[offset : offset + HALF]``."""
+    _check_flat(array, types.float64)
 
     def codegen(context, builder, signature, args):
         return builder.load(_address(context, builder, signature.args[0], *args, kind=_HALVES), align=8)
@@ -110,11 +124,12 @@ def load_row(typingctx, matrix, row, column):
 
 @intrinsic
 def store(typingctx, array, offset, value):
-    """Write lanes, or half as many, to `array` from `offset` on."""
+    """Write lanes, however many, to `array` from `offset` on."""
+    _check_flat(array, value.number)
 
     def codegen(context, builder, signature, args):
         place = _address(context, builder, signature.args[0], *args[:2], kind=args[2].type)
-        builder.store(args[2], place, align=8)
+        builder.store(args[2], place, align=value.number.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
@@ -123,6 +138,7 @@ def store(typingctx, array, offset, value):
 @intrinsic
 def store_apart(typingctx, array, low, high, value):
     """Write the first half of the lanes to `array` from `low` on, the second from `high` on."""
+    _check_flat(array, types.float64)
 
     def codegen(context, builder, signature, args):
         for half, offset in enumerate(args[1:3]):
@@ -157,12 +173,13 @@ def fetch(typingctx, array, row, column):
 
 @intrinsic
 def splat(typingctx, value):
-    """The same number in every lane."""
+    """The same number in every lane; a single makes SINGLES of them."""
+    kind = singles_type if value == types.float32 else lanes_type
 
     def codegen(context, builder, signature, args):
-        return _spread(builder, _DOUBLES, args[0])
+        return spread(builder, kind.vector, args[0])
 
-    return lanes_type(types.float64), codegen
+    return kind(kind.number), codegen
 
 
 @intrinsic
@@ -170,7 +187,7 @@ def splat_half(typingctx, value):
     """The same number in every lane of half as many."""
 
     def codegen(context, builder, signature, args):
-        return _spread(builder, _HALVES, args[0])
+        return spread(builder, _HALVES, args[0])
 
     return half_type(types.float64), codegen
 
@@ -233,6 +250,18 @@ def where_positive(typingctx, test, yes, no):
 
 
 @intrinsic
+def share_of(typingctx, part, whole):
+    """``part / whole`` lane by lane; 0 where the whole is not above 0."""
+
+    def codegen(context, builder, signature, args):
+        positive = builder.fcmp_ordered(">", args[1], _like(args[1], 0.0))
+        quotient = builder.fdiv(args[0], builder.select(positive, args[1], _like(args[1], 1.0)))
+        return builder.select(positive, quotient, _like(args[1], 0.0))
+
+    return part(part, whole), codegen
+
+
+@intrinsic
 def gather(typingctx, array, starts, offsets, place):
     """Lanes ``array[starts[t] + offsets[place + t]]``, from a flat float64 array and two flat int64 ones."""
 
@@ -284,52 +313,6 @@ def any_positive(typingctx, test):
     return types.boolean(test), codegen
 
 
-ABREAST = 16  # entries of a matrix that are compared at a time: singles in one register of AVX-512
-
-
-def _abreast(context, builder, array_type, array, place):
-    """ABREAST entries of a contiguous array from `place` on, counted from its first entry."""
-    vector = ir.VectorType(context.get_value_type(array_type.dtype), ABREAST)
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.load(builder.bitcast(builder.gep(data, [place]), vector.as_pointer()), align=4)
-
-
-@intrinsic
-def near(typingctx, tile, row, column, half, limits, limit, own_half):
-    """Which of ABREAST entries, ``p = tile[row, column + t]``, are large enough for their row or for their column.
-
-    Bit t of the result is set where ``p - half[column + t] > limit`` or ``p - own_half > limits[column + t]``.
-    """
-    kind = tile.dtype
-
-    def codegen(context, builder, signature, args):
-        tile_type, _, _, half_type, limits_type, _, _ = signature.args
-        view = context.make_array(tile_type)(context, builder, args[0])
-        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
-        start = builder.add(builder.mul(args[1], width), args[2])
-        product = _abreast(context, builder, tile_type, args[0], start)
-        halves = _abreast(context, builder, half_type, args[3], args[2])
-        bounds = _abreast(context, builder, limits_type, args[4], args[2])
-
-        limit, own_half = (_spread(builder, product.type, value) for value in args[5:])
-        by_row = builder.fcmp_ordered(">", builder.fsub(product, halves), limit)
-        by_column = builder.fcmp_ordered(">", builder.fsub(product, own_half), bounds)
-        bits = builder.bitcast(builder.or_(by_row, by_column), ir.IntType(ABREAST))
-        return builder.zext(bits, ir.IntType(64))
-
-    return types.int64(tile, types.intp, types.intp, half, limits, kind, kind), codegen
-
-
-@intrinsic
-def lowest_bit(typingctx, bits):
-    """The place of the lowest bit that is set, of a whole number that is not 0."""
-
-    def codegen(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), codegen
-
-
 # exp(r) on |r| <= ln(2)/2 by its Taylor series; thirteen terms leave less than 2**-56 of it out.
 _TAYLOR = [1.0]
 for _i in range(1, 14):
@@ -374,8 +357,9 @@ def _define_operator(symbol, name: str, flags=()) -> None:
 
     @infer_global(symbol)
     class _Typed(ConcreteTemplate):
-        cases = tuple(typing_signature(kind, kind, kind) for kind in (lanes_type, half_type))
+        cases = tuple(typing_signature(kind, kind, kind) for kind in (lanes_type, half_type, singles_type))
 
+    @lower_builtin(symbol, singles_type, singles_type)
     @lower_builtin(symbol, half_type, half_type)
     @lower_builtin(symbol, lanes_type, lanes_type)
     def _lowered(context, builder, signature, args):

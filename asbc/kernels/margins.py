@@ -6,31 +6,18 @@ import numpy as np
 from numba import njit
 
 from asbc.kernels.threads import share_out
-
-# Weights nearer than this, relatively, are a tie: rows of equal weights must not be decided by rounding.
-TIE = 1e-12
+from asbc.kernels.vote import TIE, votes_from
 
 
 @njit(cache=True, nogil=True)
 def _class_weights(first, last, indices, weights, codes, own, mine, other, winner, best):
-    k = indices.shape[1]
     for i in range(first, last):
-        for a in range(k):
-            if weights[i, a] <= 0.0:
-                continue
+        for a in range(indices.shape[1]):
             label = codes[indices[i, a]]
-            if label < 0:
+            if weights[i, a] <= 0.0 or label < 0:
                 continue
-            # The first voter of a class collects for all of it, so that a tie stays with the nearest.
-            total = 0.0
-            nearest = True
-            for b in range(k):
-                if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
-                    if b < a:
-                        nearest = False
-                        break
-                    total += weights[i, b]
-            if not nearest:
+            total = votes_from(indices, weights, codes, i, a)
+            if total < 0.0:
                 continue
             if label == own[i]:
                 mine[i] = total

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, farthest, load, splat, store
-from asbc.kernels.singles import SINGLES, largest_size, load_singles, share_of, spread, store_singles
+from asbc.kernels.lanes import LANES, SINGLES, farthest, load, share_of, splat, store
 from asbc.kernels.threads import share_out
 
 # Classes are worked on in strips of this many. Eight doubles fill one cache line, so reading the scores of a neighbour
@@ -15,23 +14,23 @@ CLASSES_PER_STRIP = LANES
 
 
 @njit(inline="always")
-def _heard(indptr, indices, data, scores, i):
-    """Row i of P @ scores, for one strip of flat arrays."""
+def _heard(indptr, indices, data, scores, i, width, zero):
+    """Row i of P @ scores, for one strip of flat arrays: `width` lanes, of which `zero` has a 0 in each."""
     # Four sums that are joined at the end: one alone would have to wait for each addition before the next.
-    a = splat(0.0)
-    b = splat(0.0)
-    c = splat(0.0)
-    d = splat(0.0)
+    a = zero
+    b = zero
+    c = zero
+    d = zero
     e = indptr[i]
     stop = indptr[i + 1]
     while e + 4 <= stop:
-        a = a + splat(data[e]) * load(scores, indices[e] * LANES)
-        b = b + splat(data[e + 1]) * load(scores, indices[e + 1] * LANES)
-        c = c + splat(data[e + 2]) * load(scores, indices[e + 2] * LANES)
-        d = d + splat(data[e + 3]) * load(scores, indices[e + 3] * LANES)
+        a = a + splat(data[e]) * load(scores, indices[e] * width)
+        b = b + splat(data[e + 1]) * load(scores, indices[e + 1] * width)
+        c = c + splat(data[e + 2]) * load(scores, indices[e + 2] * width)
+        d = d + splat(data[e + 3]) * load(scores, indices[e + 3] * width)
         e += 4
     while e < stop:
-        a = a + splat(data[e]) * load(scores, indices[e] * LANES)
+        a = a + splat(data[e]) * load(scores, indices[e] * width)
         e += 1
     return (a + b) + (c + d)
 
@@ -42,7 +41,7 @@ def _round(indptr, indices, data, alpha, source, old, new, change):
     shrink = splat(alpha)
     largest = splat(0.0)
     for i in range(indptr.shape[0] - 1):
-        fresh = shrink * _heard(indptr, indices, data, old, i) + load(source, i * LANES)
+        fresh = shrink * _heard(indptr, indices, data, old, i, LANES, splat(0.0)) + load(source, i * LANES)
         largest = farthest(largest, fresh - load(old, i * LANES))
         store(new, i * LANES, fresh)
     store(change, 0, largest)
@@ -94,32 +93,11 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begi
     return out.reshape(source.shape), rounds, change
 
 
-@njit(inline="always")
-def _heard_singles(indptr, indices, data, scores, i):
-    """:func:`_heard` in single precision."""
-    a = spread(np.float32(0.0))
-    b = spread(np.float32(0.0))
-    c = spread(np.float32(0.0))
-    d = spread(np.float32(0.0))
-    e = indptr[i]
-    stop = indptr[i + 1]
-    while e + 4 <= stop:
-        a = a + spread(data[e]) * load_singles(scores, indices[e] * SINGLES)
-        b = b + spread(data[e + 1]) * load_singles(scores, indices[e + 1] * SINGLES)
-        c = c + spread(data[e + 2]) * load_singles(scores, indices[e + 2] * SINGLES)
-        d = d + spread(data[e + 3]) * load_singles(scores, indices[e + 3] * SINGLES)
-        e += 4
-    while e < stop:
-        a = a + spread(data[e]) * load_singles(scores, indices[e] * SINGLES)
-        e += 1
-    return (a + b) + (c + d)
-
-
 @njit(cache=True, nogil=True)
 def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_rounds, tol, out, rounds):
     n = indptr.shape[0] - 1
-    zero = np.float32(0.0)
-    shrink = spread(alpha)
+    zero = splat(np.float32(0.0))
+    shrink = splat(alpha)
     scratch = np.empty(SINGLES, np.float32)
     rest = np.empty(n * SINGLES, np.float32)  # by how much a round of the formula would change each score
     step = np.empty(n * SINGLES, np.float32)
@@ -127,39 +105,39 @@ def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_ro
     for s in range(first, last):
         scores = out[s]
         scores[:] = source[s]
-        power = spread(zero)
-        largest = spread(zero)
+        power = zero
+        largest = zero
         for i in range(n):
-            fresh = shrink * _heard_singles(indptr, indices, data, scores, i)  # scores are the source still
-            store_singles(rest, i * SINGLES, fresh)
-            store_singles(step, i * SINGLES, fresh)
-            power = power + spread(degree[i]) * (fresh * fresh)
-            largest = largest_size(largest, fresh)
-        store_singles(scratch, 0, largest)
+            fresh = shrink * _heard(indptr, indices, data, scores, i, SINGLES, zero)  # scores are the source still
+            store(rest, i * SINGLES, fresh)
+            store(step, i * SINGLES, fresh)
+            power = power + splat(degree[i]) * (fresh * fresh)
+            largest = farthest(largest, fresh)
+        store(scratch, 0, largest)
         rounds[s] = 1
         while rounds[s] < max_rounds and not scratch.max() < tol:
-            along = spread(zero)
+            along = zero
             for i in range(n):
-                own = load_singles(step, i * SINGLES)
-                moved = own - shrink * _heard_singles(indptr, indices, data, step, i)
-                store_singles(image, i * SINGLES, moved)
-                along = along + spread(degree[i]) * (own * moved)
+                own = load(step, i * SINGLES)
+                moved = own - shrink * _heard(indptr, indices, data, step, i, SINGLES, zero)
+                store(image, i * SINGLES, moved)
+                along = along + splat(degree[i]) * (own * moved)
             length = share_of(power, along)
             before = power
-            power = spread(zero)
-            largest = spread(zero)
+            power = zero
+            largest = zero
             for i in range(n):
                 place = i * SINGLES
-                store_singles(scores, place, load_singles(scores, place) + length * load_singles(step, place))
-                left = load_singles(rest, place) - length * load_singles(image, place)
-                store_singles(rest, place, left)
-                power = power + spread(degree[i]) * (left * left)
-                largest = largest_size(largest, left)
+                store(scores, place, load(scores, place) + length * load(step, place))
+                left = load(rest, place) - length * load(image, place)
+                store(rest, place, left)
+                power = power + splat(degree[i]) * (left * left)
+                largest = farthest(largest, left)
             turn = share_of(power, before)
             for i in range(n):
                 place = i * SINGLES
-                store_singles(step, place, load_singles(rest, place) + turn * load_singles(step, place))
-            store_singles(scratch, 0, largest)
+                store(step, place, load(rest, place) + turn * load(step, place))
+            store(scratch, 0, largest)
             rounds[s] += 1
 
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import ABREAST, lowest_bit, near
+from asbc.kernels.near import ABREAST, lowest_bit, near
 from asbc.kernels.threads import share_out
 
 HALVINGS = 16  # steps at most in the search for a first limit

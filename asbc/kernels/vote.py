@@ -11,29 +11,32 @@ from asbc.kernels.threads import share_out
 TIE = 1e-12
 
 
+@njit(inline="always")
+def votes_from(indices, weights, codes, i, a):
+    """All votes of row i for the class of its neighbour a; -1 if a nearer neighbour of that class has a vote."""
+    label = codes[indices[i, a]]
+    total = 0.0
+    for b in range(indices.shape[1]):
+        if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
+            if b < a:
+                return -1.0
+            total += weights[i, b]
+    return total
+
+
 @njit(cache=True, nogil=True)
 def _vote(first, last, indices, weights, codes, out):
-    k = indices.shape[1]
     for i in range(first, last):
         best = 0.0
         winner = -1
         # The votes of a class are added up when its nearest neighbour is reached. Going from near to far, and
         # replacing the winner only by a clear win, leaves a tie to the class of the nearest.
-        for a in range(k):
-            if weights[i, a] <= 0.0:
-                continue
-            label = codes[indices[i, a]]
-            total = 0.0
-            nearest = True
-            for b in range(k):
-                if weights[i, b] > 0.0 and codes[indices[i, b]] == label:
-                    if b < a:
-                        nearest = False
-                        break
-                    total += weights[i, b]
-            if nearest and total > best * (1.0 + TIE):
-                best = total
-                winner = label
+        for a in range(indices.shape[1]):
+            if weights[i, a] > 0.0:
+                total = votes_from(indices, weights, codes, i, a)
+                if total > best * (1.0 + TIE):
+                    best = total
+                    winner = codes[indices[i, a]]
         out[i] = winner
 
 

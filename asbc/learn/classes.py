@@ -91,11 +91,11 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
     """
     given, classes = encode_partial(issues.given)
     c = len(classes)
-    labelled = np.flatnonzero(given >= 0)
-    own = given[labelled]
-    heard = issues.weight[labelled] > 0
+    labeled = np.flatnonzero(given >= 0)
+    own = given[labeled]
+    heard = issues.weight[labeled] > 0
     # Suggestions are labels that were given to some node, so each has its number.
-    said = np.searchsorted(classes, np.asarray(issues.suggested[labelled], dtype=classes.dtype))
+    said = np.searchsorted(classes, np.asarray(issues.suggested[labeled], dtype=classes.dtype))
     size = np.bincount(own, minlength=c)
     right = np.bincount(own[heard & (said == own)], minlength=c)
     bounds = np.array([wilson_interval(int(r), int(s)) for r, s in zip(right, size, strict=True)])

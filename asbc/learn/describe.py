@@ -74,7 +74,7 @@ class Description:
         Share of labelled nodes whose neighbours' vote gives their label; None without labels.
     loo_interval : (float, float) or None, default=None
         Wilson's 95% interval of it: what chance would allow, had other nodes been drawn.
-    n_labelled, n_classes : int, default=0
+    n_labeled, n_classes : int, default=0
         Nodes with a label, and classes; 0 without labels.
 
     See Also
@@ -111,7 +111,7 @@ class Description:
     scale: NDArray[np.float64] = field(repr=False)
     loo_accuracy: float | None = None
     loo_interval: tuple[float, float] | None = None
-    n_labelled: int = 0
+    n_labeled: int = 0
     n_classes: int = 0
 
     @property
@@ -160,7 +160,7 @@ class Description:
                 (
                     "neighbours' vote",
                     f"{self.loo_accuracy:.1%} right [{self.loo_interval[0]:.1%}, {self.loo_interval[1]:.1%}] of "
-                    f"{self.n_labelled:,} labels, {self.n_classes:,} classes",
+                    f"{self.n_labeled:,} labels, {self.n_classes:,} classes",
                 )
             )
         return said
@@ -241,7 +241,7 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
     remote = np.flatnonzero(score > threshold)
     local = _local_dimension(source, levina)
     spread = occurrence.std()
-    labelled = None if codes is None else hits[codes >= 0]
+    labeled = None if codes is None else hits[codes >= 0]
     return Description(
         n=n,
         k=neighbors.k,
@@ -263,9 +263,9 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
         outlier_threshold=threshold,
         outliers=remote[np.argsort(-score[remote], kind="stable")],
         scale=scale,
-        loo_accuracy=None if labelled is None else float(labelled.mean()),
-        loo_interval=None if labelled is None else wilson_interval(int(labelled.sum()), len(labelled)),
-        n_labelled=0 if labelled is None else len(labelled),
+        loo_accuracy=None if labeled is None else float(labeled.mean()),
+        loo_interval=None if labeled is None else wilson_interval(int(labeled.sum()), len(labeled)),
+        n_labeled=0 if labeled is None else len(labeled),
         n_classes=0 if codes is None else int(codes.max()) + 1,
     )
 

@@ -79,10 +79,10 @@ class LabelIssues:
         )
 
     def __repr__(self) -> str:
-        n, labelled = len(self.quality), len(self.order)
+        n, labeled = len(self.quality), len(self.order)
         lines = [
-            f"LabelIssues: {int(self.doubtful.sum()):,} of {labelled:,} labels are doubtful"
-            + (f" ({n - labelled:,} more nodes are unlabelled)" if labelled < n else "")
+            f"LabelIssues: {int(self.doubtful.sum()):,} of {labeled:,} labels are doubtful"
+            + (f" ({n - labeled:,} more nodes are unlabelled)" if labeled < n else "")
         ]
         lines += [
             f"  node {i}: {self.given[i]!s} -> {self.suggested[i]!s}, "
@@ -170,10 +170,10 @@ def judge_labels(neighbors: Neighbors, weights: NDArray[np.float64], labels: Arr
         nodes = block.nodes
         mine, other, winner[nodes], share[nodes] = class_weights(block.indices, block.weights, codes, codes[nodes])
         margin[nodes] = other - mine
-    labelled = codes >= 0
+    labeled = codes >= 0
     # Rounding may carry a sum of weights past 1 by a bit.
-    quality = np.where(labelled, np.clip((1.0 - margin) / 2.0, 0.0, 1.0), np.nan)
-    judged = np.flatnonzero(labelled)
+    quality = np.where(labeled, np.clip((1.0 - margin) / 2.0, 0.0, 1.0), np.nan)
+    judged = np.flatnonzero(labeled)
     order = judged[np.argsort(quality[judged], kind="stable")]
     suggested = decode_partial(np.where(winner < 0, codes, winner), classes)
     return LabelIssues(quality, suggested, share, order, decode_partial(codes, classes))

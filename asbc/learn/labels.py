@@ -154,10 +154,10 @@ def encode_partial(
         raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
     if n is not None and len(array) != n:
         raise ValueError(f"{name} must have one entry per node: {n} wanted, got {len(array)}.")
-    unlabelled = is_unlabelled(array)
-    if unlabelled.all():
+    unlabeled = is_unlabeled(array)
+    if unlabeled.all():
         raise ValueError(f"{name} must have at least one label; all {len(array)} entries are unlabelled.")
-    known = array[~unlabelled]
+    known = array[~unlabeled]
     if known.dtype == object:
         kinds = {_kind(value) for value in known}
         if len(kinds) > 1:
@@ -168,7 +168,7 @@ def encode_partial(
     except ValueError as error:
         raise ValueError(str(error).replace("labels", name, 1) + ".") from None
     codes = np.full(len(array), -1, dtype=np.int64)
-    codes[~unlabelled] = numbers
+    codes[~unlabeled] = numbers
     return codes, classes
 
 
@@ -210,7 +210,7 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
     return decoded
 
 
-def is_unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
+def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries stand for no label: -1 (a number), NaN, None and empty strings.
 
     Parameters
@@ -229,8 +229,8 @@ def is_unlabelled(array: NDArray[Any]) -> NDArray[np.bool_]:
     Examples
     --------
     >>> import numpy as np
-    >>> from asbc.learn.labels import is_unlabelled
-    >>> is_unlabelled(np.array(["cat", "", None, -1], dtype=object))
+    >>> from asbc.learn.labels import is_unlabeled
+    >>> is_unlabeled(np.array(["cat", "", None, -1], dtype=object))
     array([False,  True,  True,  True])
     """
     if array.dtype.kind in "US":

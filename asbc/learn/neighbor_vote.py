@@ -90,10 +90,10 @@ class NeighborVote(PointClassifier):
             winner = np.empty(len(codes), dtype=np.int64)
             for block in row_blocks(*open_rows(self.builder_)):
                 winner[block.nodes] = class_weights(block.indices, block.weights, codes, codes[block.nodes])[2]
-        labelled = codes >= 0
+        labeled = codes >= 0
         self.loo_predictions_ = decode_partial(winner, self.classes_)
-        self.loo_score_ = float((winner[labelled] == codes[labelled]).mean())
-        nodes = np.flatnonzero(labelled)
+        self.loo_score_ = float((winner[labeled] == codes[labeled]).mean())
+        nodes = np.flatnonzero(labeled)
         self._votes = sparse.csr_array(
             (np.ones(len(nodes)), (nodes, codes[nodes])), shape=(len(codes), len(self.classes_))
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.lanes import ABREAST
+from asbc.kernels.near import ABREAST
 from asbc.kernels.topk import keep_nearest, measure_from
 from asbc.neighbors.exact import SETTLED_ROWS, Ids, largest_offset, search_exactly
 from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths

@@ -17,7 +17,7 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from asbc.kernels.lanes import ABREAST
+from asbc.kernels.near import ABREAST
 from asbc.kernels.threads import work_together
 from asbc.kernels.topk import keep_nearest
 from asbc.neighbors.outline import OUTLINED_ROWS, find_directions, outline_some

@@ -265,7 +265,7 @@ def _cost(subject: Subject) -> Claim:
         text,
         NOT_RUN,
         "Runs of this version time the search apart; these do not.",
-        "loo" if subject.labelled else "regimes",
+        "loo" if subject.labeled else "regimes",
     )
 
 
@@ -356,4 +356,4 @@ def _missing(text: str, experiment: str, of_paper: bool = True) -> Claim:
 
 
 def _needs(subject: Subject, what: str) -> str:
-    return f"Needs {what}." if subject.labelled else "Needs labels, and there are none."
+    return f"Needs {what}." if subject.labeled else "Needs labels, and there are none."

@@ -97,7 +97,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         parts = _parts(group, bootstrap)
         if parts:
             subjects[dataset, encoder, made_of] = Subject(
-                dataset, encoder, parts, overrides, failed=_failed(group, parts), labelled=_labelled(group)
+                dataset, encoder, parts, overrides, failed=_failed(group, parts), labeled=_labeled(group)
             )
     return Evidence(_distinct([(subject, key[2]) for key, subject in subjects.items()]), records)
 
@@ -135,7 +135,7 @@ def _failed(records: list[Record], parts: Mapping[str, Part]) -> dict[str, str]:
     }
 
 
-def _labelled(records: list[Record]) -> bool:
+def _labeled(records: list[Record]) -> bool:
     """Whether there are labels: as the runs noted it, or else by what they measured and how they sampled."""
     noted = [record.status["labelled"] for record in records if "labelled" in record.status]
     if noted:

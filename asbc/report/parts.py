@@ -163,7 +163,7 @@ class Subject:
         Tells other embeddings with the same name apart; empty where there are none.
     failed : dict of str
         Errors of experiments that were tried and gave no rows.
-    labelled : bool
+    labeled : bool
         Whether the embeddings have labels, as far as the runs tell.
     """
 
@@ -173,7 +173,7 @@ class Subject:
     overrides: list[str]
     mark: str = ""
     failed: dict[str, str] = field(default_factory=dict)
-    labelled: bool = True
+    labeled: bool = True
 
     @property
     def name(self) -> str:
@@ -188,7 +188,7 @@ class Subject:
     @property
     def missing(self) -> list[str]:
         """Experiments that were not run and can be: without labels, only those that need none."""
-        possible = EXPERIMENTS if self.labelled else WITHOUT_LABELS
+        possible = EXPERIMENTS if self.labeled else WITHOUT_LABELS
         return [name for name in possible if name not in self.parts and name not in self.failed]
 
     def command(self, experiment: str) -> str:

@@ -51,7 +51,7 @@ def answers_html(found: Findings) -> str:
     """The best graph per task, before everything else."""
     subject = found.subject
     out = [f'<h2 id="answers-{subject.slug}">Which graph for these data?</h2>']
-    if not subject.labelled:
+    if not subject.labeled:
         return out[0] + (
             "<p>These embeddings have no labels, so which graph votes, propagates or clusters best cannot be measured. "
             "What can be seen without labels is below: how the local kernels behave, how many directions there are, "
@@ -160,7 +160,7 @@ def _claim_list(claims: Sequence[Claim], subject: Subject) -> str:
         evidence = ticks(claim.evidence)
         if claim.missing and claim.experiment in subject.failed:
             evidence = f"The run failed: {escape(subject.failed[claim.experiment])}"
-        elif claim.missing and not subject.labelled and claim.experiment not in BLIND:
+        elif claim.missing and not subject.labeled and claim.experiment not in BLIND:
             evidence = "Needs labels, and there are none."
         elif claim.missing and claim.experiment in subject.missing:
             evidence = f"Not run yet: <code>{escape(subject.command(claim.experiment))}</code>"
@@ -198,7 +198,7 @@ def missing_html(subject: Subject) -> str:
             "<div class=missing><strong>Not run yet.</strong> These commands make what is missing:"
             f"<ul>{lines}</ul></div>"
         )
-    if not subject.labelled:
+    if not subject.labeled:
         others = listed([heading(name) for name in EXPERIMENTS if name not in WITHOUT_LABELS])
         told += f"<div class=missing>{others} need labels, and these embeddings have none.</div>"
     return told

@@ -292,9 +292,9 @@ def _short(part: Part, metric: str) -> str:
         told = ", ".join(f"{count} at {level_name(level)}" for level, count in few.items())
         what = "are all labels and are not scored" if metric == "lp" else "give all the samples they have"
         words.append(f"Of {classes} classes, those with too few samples for a level {what}: {told}. ")
-    unlabelled = int(rows["unlabelled"].max())
-    if unlabelled:
-        words.append(f"{unlabelled:,} nodes without a label are in the graph and are not scored. ")
+    unlabeled = int(rows["unlabelled"].max())
+    if unlabeled:
+        words.append(f"{unlabeled:,} nodes without a label are in the graph and are not scored. ")
     return "".join(words)
 
 

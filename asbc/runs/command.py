@@ -36,7 +36,7 @@ from asbc.runs.workers import end_with_parent
 
 log = logging.getLogger("asbc")
 
-UNLABELLED = 3  # exit code of an experiment whose every evaluation needs labels, on data that have none
+UNLABELED = 3  # exit code of an experiment whose every evaluation needs labels, on data that have none
 
 
 def job(cfg: DictConfig) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def start() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, and not as printed by Hydra
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
-        return 1 if SweepSummary.failed else UNLABELLED if SweepSummary.left_out else 0
+        return 1 if SweepSummary.failed else UNLABELED if SweepSummary.left_out else 0
     except HydraException as error:
         if whole:
             raise
@@ -257,10 +257,10 @@ def main() -> None:
             for command in commands:
                 _say(f"asbc {shlex.join(command)}")
                 codes.append(start_one_of_several(command))
-            gone = [shlex.join(command) for command, code in zip(commands, codes, strict=False) if code == UNLABELLED]
+            gone = [shlex.join(command) for command, code in zip(commands, codes, strict=False) if code == UNLABELED]
             if gone and len(gone) < len(codes):
                 _say("Left out, since they need labels:\n" + "\n".join(f"  asbc {command}" for command in gone))
-                codes = [code for code in codes if code != UNLABELLED]
+                codes = [code for code in codes if code != UNLABELED]
         else:
             codes.append(start())
     except KeyboardInterrupt:

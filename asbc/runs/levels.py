@@ -21,7 +21,7 @@ from asbc.embeddings.stratify import stratified_sample
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Kept, Sample
 from asbc.evaluate.tasks import Task
-from asbc.learn.labels import is_unlabelled
+from asbc.learn.labels import is_unlabeled
 from asbc.validation import normalize, seed_number, whole_number
 
 log = logging.getLogger("asbc")
@@ -123,7 +123,7 @@ def class_sizes(labels: NDArray[Any] | None) -> NDArray[np.int64]:
     """(c,) samples of each class; unlabelled ones are of none."""
     if labels is None:
         return np.zeros(0, np.int64)
-    return np.unique(labels[~is_unlabelled(labels)], return_counts=True)[1]
+    return np.unique(labels[~is_unlabeled(labels)], return_counts=True)[1]
 
 
 def why_not_scored(embeddings: Embeddings) -> str | None:
@@ -132,7 +132,7 @@ def why_not_scored(embeddings: Embeddings) -> str | None:
     if not len(sizes):
         return f"{embeddings.name} has no labels"
     if len(sizes) == 1:
-        gone = int(is_unlabelled(np.asarray(embeddings.labels)).sum())
+        gone = int(is_unlabeled(np.asarray(embeddings.labels)).sum())
         hint = f" ({gone} of -1, NaN, None or empty stand for no label)" if gone else ""
         return f"{embeddings.name} has labels of one class only{hint}, so there is nothing to tell apart"
     return f"{embeddings.name} has no two samples of one class" if sizes.max() < 2 else None
@@ -164,7 +164,7 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
     if why_not_scored(embeddings):
         return [Unit(ALL, trial) for trial in trials]
     sizes = class_sizes(embeddings.labels)
-    unlabelled = len(embeddings) - int(sizes.sum())
+    unlabeled = len(embeddings) - int(sizes.sum())
     units: list[Unit] = []
     small: list[int | str] = []
     for level in wanted:
@@ -172,7 +172,7 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
         for task in tasks.values():
             task.check(taken)
         short = int((sizes < level).sum())
-        if int(taken.sum()) + unlabelled <= cfg.k_cand:
+        if int(taken.sum()) + unlabeled <= cfg.k_cand:
             small.append(level or "all")
             continue
         if short:
@@ -184,8 +184,8 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
         )
     if small:
         log.warning("samples_per_class %s left out: too few nodes for k_cand=%d", small, cfg.k_cand)
-    if unlabelled:
-        log.info("%d of %d nodes have no label: they are in the graph and not scored", unlabelled, len(embeddings))
+    if unlabeled:
+        log.info("%d of %d nodes have no label: they are in the graph and not scored", unlabeled, len(embeddings))
     return units
 
 
@@ -241,7 +241,7 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit) -> Sample:
         nodes = np.arange(len(embeddings))
     else:
         chosen = stratified_sample(labels, unit.samples, seed=seed)
-        nodes = np.union1d(chosen, np.flatnonzero(is_unlabelled(labels)))
+        nodes = np.union1d(chosen, np.flatnonzero(is_unlabeled(labels)))
     X = np.asarray(embeddings.vectors[nodes])
     sample = Sample(
         normalize(X) if cfg.neighbors.metric == "cosine" else X,

@@ -69,15 +69,15 @@ def write_checkpoint(folder, checkpoint, args):
 class Noise(Dataset):
     """Images of noise, the same every time."""
 
-    def __init__(self, n, labelled=True, size=32):
+    def __init__(self, n, labeled=True, size=32):
         self.images = np.random.default_rng(n).integers(0, 256, (n, size, size, 3), dtype=np.uint8)
-        self.labelled = labelled
+        self.labeled = labeled
 
     def __len__(self):
         return len(self.images)
 
     def __getitem__(self, row):
-        return (self.images[row], row % 5) if self.labelled else self.images[row]
+        return (self.images[row], row % 5) if self.labeled else self.images[row]
 
 
 class Tiny(nn.Module):

@@ -84,7 +84,7 @@ def test_tensors_are_taken_as_they_are_and_labels_may_be_absent():
     (batch,) = ready(TensorDataset(images, torch.arange(4))).predict_dataloader()
     assert torch.equal(batch.images, images)
     assert batch.labels.tolist() == [0, 1, 2, 3]
-    (batch,) = ready(Noise(3, labelled=False)).predict_dataloader()
+    (batch,) = ready(Noise(3, labeled=False)).predict_dataloader()
     assert len(batch.labels) == 0
 
 
@@ -155,7 +155,7 @@ def test_cifar_that_is_not_there(tmp_path, monkeypatch, pauses):
         ready("cifar10", root=tmp_path)
     assert sum(pauses) < 60  # it gives up soon; on a slow machine, after the first try
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"half")
-    with pytest.raises(ValueError, match=r"cifar-10-python\.tar\.gz: not the published archive"):
+    with pytest.raises(ValueError, match=r"cifar-10-python\.tar\.gz: not the published file"):
         ready("cifar10", root=tmp_path)
 
 

@@ -36,18 +36,18 @@ def run(encoder, dataset, cache, batch_size=4, trainer=CPU):
 def direct(encoder, dataset):
     """Features of every image on its own."""
     with torch.inference_mode():
-        images = [dataset[i][0] if dataset.labelled else dataset[i] for i in range(len(dataset))]
+        images = [dataset[i][0] if dataset.labeled else dataset[i] for i in range(len(dataset))]
         return np.concatenate([encoder.model(TO_TENSOR(Image.fromarray(image))[None]).numpy() for image in images])
 
 
-@pytest.mark.parametrize("labelled", [True, False])
-def test_order_count_labels_and_manifest(tmp_path, labelled):
-    encoder, dataset = tiny_encoder(), Noise(11, labelled)
+@pytest.mark.parametrize("labeled", [True, False])
+def test_order_count_labels_and_manifest(tmp_path, labeled):
+    encoder, dataset = tiny_encoder(), Noise(11, labeled)
     folder = run(encoder, dataset, tmp_path)
     stored = read_entry(folder)
     np.testing.assert_allclose(stored.vectors, direct(encoder, dataset), atol=1e-6)
     assert isinstance(stored.vectors, np.memmap)
-    assert stored.labels is None if not labelled else list(stored.labels) == [i % 5 for i in range(11)]
+    assert stored.labels is None if not labeled else list(stored.labels) == [i % 5 for i in range(11)]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"encoder", "source", "origin", "weights_sha256", "images_sha256", "dataset", "split"} <= set(manifest)
     assert (manifest["shape"], manifest["dtype"]) == ([11, 6], "float32")

@@ -176,7 +176,7 @@ def test_keys_that_do_not_match_are_counted_and_named(tmp_path, resnet):
         (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet10, .*vit_tiny"),
         (new_args(weights="IMAGENET1K_V1"), r"args\.json: resnet18 does not take .*unknown: weights"),
         (new_args(pretrained=True), r"args\.json: resnet18 does not take .*unknown: pretrained"),
-        (new_args(colour="red"), r"args\.json: resnet18 does not take the arguments \{'colour': 'red'\}"),
+        (new_args(color="red"), r"args\.json: resnet18 does not take the arguments \{'color': 'red'\}"),
         ({"hello": 1}, r"args\.json: damaged, or not an args\.json of solo-learn"),
         ([], r"args\.json: damaged, or not an args\.json of solo-learn"),
     ],

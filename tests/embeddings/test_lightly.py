@@ -45,10 +45,10 @@ def as_lightly_writes(name, backbone):
         else:
             state[f"{part}.layers.0.weight"] = torch.randn(4, 4)
     content = io.BytesIO()
-    optimiser = [{"state": {0: {"momentum_buffer": torch.zeros(3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}]
+    optimizer = [{"state": {0: {"momentum_buffer": torch.zeros(3)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}]
     hyper = {"batch_size_per_device": 128, "num_classes": 1000}
     torch.save(
-        {"epoch": 99, "state_dict": state, "optimizer_states": optimiser, "hyper_parameters": hyper, "loops": {}},
+        {"epoch": 99, "state_dict": state, "optimizer_states": optimizer, "hyper_parameters": hyper, "loops": {}},
         content,
     )
     return content.getvalue()

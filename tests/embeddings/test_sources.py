@@ -41,11 +41,11 @@ def test_fingerprint_is_of_the_contents(tmp_path, rng):
     np.savez(tmp_path / "l.npz", embeddings=vectors, labels=np.zeros(5, int))
     vectors[4, 2] += 1e-12
     np.save(tmp_path / "d.npy", vectors)
-    c, f, z, labelled, changed = (
+    c, f, z, labeled, changed = (
         Files(str(tmp_path / name)).load().fingerprint for name in ("c.npy", "f.npy", "z.npz", "l.npz", "d.npy")
     )
     assert c == f == z
-    assert len({c, labelled, changed}) == 3
+    assert len({c, labeled, changed}) == 3
 
 
 def test_whole_float_labels_become_integers(tmp_path):

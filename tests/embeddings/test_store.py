@@ -14,11 +14,11 @@ from asbc.embeddings.store import Store, read_entry
 MANIFEST = {"encoder": "e", "source": "timm", "dataset": "d", "split": "test", "precision": "32-true"}
 
 
-def finished(tmp_path, rng, n=10, d=3, labelled=True):
+def finished(tmp_path, rng, n=10, d=3, labeled=True):
     store, vectors = Store(tmp_path), rng.standard_normal((n, d)).astype(np.float32)
     draft = store.draft("key")
-    draft.create(n, d, labelled)
-    draft.write(np.arange(n), vectors, np.arange(n) if labelled else None)
+    draft.create(n, d, labeled)
+    draft.write(np.arange(n), vectors, np.arange(n) if labeled else None)
     draft.publish(MANIFEST, store.folder / "key")
     return store, vectors
 

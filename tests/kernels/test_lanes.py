@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
 from asbc.kernels.lanes import (
     HALF,
     LANES,
+    SINGLES,
     any_positive,
     exp,
     farthest,
@@ -13,6 +15,7 @@ from asbc.kernels.lanes import (
     lane_sum,
     load,
     load_half,
+    share_of,
     smaller,
     splat,
     splat_half,
@@ -76,9 +79,32 @@ def test_operators_are_lane_by_lane():
     assert not _arithmetic(-np.abs(x), y, out)[1]
 
 
+@njit
+def _singles(x, y, out):
+    a, b = load(x, 0), load(y, SINGLES)
+    results = (a + b, a - b, a * b, share_of(a, b), farthest(b, a), splat(x[1]))
+    for place, value in enumerate(results):
+        store(out, place * SINGLES, value)
+
+
+def test_singles_equal_numpy():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 2 * SINGLES)).astype(np.float32)
+    y[SINGLES] = 0.0
+    out = np.empty(6 * SINGLES, np.float32)
+    _singles(x, y, out)
+    a, b = x[:SINGLES], y[SINGLES:]
+    share = np.where(b > 0, a / np.where(b > 0, b, 1), 0)
+    expected = [a + b, a - b, a * b, share, np.maximum(b, np.abs(a)), np.full(SINGLES, x[1])]
+    np.testing.assert_array_equal(out.reshape(6, SINGLES), np.array(expected, np.float32))
+
+
 def test_only_flat_arrays_hold_lanes():
-    with pytest.raises(Exception, match="flat, contiguous float64"):
+    with pytest.raises(TypingError, match="flat, contiguous float64"):
         _load_matrix(np.zeros((2, LANES)))
+    singles = np.zeros(2 * SINGLES, np.float32)
+    with pytest.raises(TypingError, match="flat, contiguous float32"):
+        _singles(singles, singles, np.zeros(6 * SINGLES))
 
 
 @njit

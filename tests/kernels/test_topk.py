@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from asbc.kernels.lanes import ABREAST
+from asbc.kernels.near import ABREAST
 from asbc.kernels.topk import keep_nearest, measure_from, settle
 
 KEPT = 13

@@ -54,7 +54,7 @@ def test_figures(data, builder):
     assert any({10, 20} <= set(group.tolist()) for group in found.duplicates.groups)
     assert found.loo_accuracy == asbc.NeighborVote(asbc.GraphBuilder(k_cand=20)).fit(X, y).loo_score_
     assert found.loo_interval[0] < found.loo_accuracy <= found.loo_interval[1] <= 1
-    assert (found.n_labelled, found.n_classes) == (300, 2)
+    assert (found.n_labeled, found.n_classes) == (300, 2)
 
 
 def test_vectors_a_builder_and_a_folder_say_the_same(data, tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_unlabelled_nodes_do_not_count(data, builder):
     labels = data[1].copy()
     labels[::3] = ""
     found = asbc.describe(builder, labels)
-    assert found.n_labelled == 200
+    assert found.n_labeled == 200
     with pytest.raises(ValueError, match="labels must have one entry per node: 300 wanted, got 299"):
         asbc.describe(builder, labels[1:])
     with pytest.raises(ValueError, match="all 300 entries are unlabelled"):

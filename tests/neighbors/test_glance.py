@@ -13,8 +13,8 @@ from asbc.neighbors.products import squared_lengths
 
 def clusters(spread, n=12_000, d=24):
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(60, d))
-    return (centres[rng.integers(0, 60, n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
+    centers = rng.normal(size=(60, d))
+    return (centers[rng.integers(0, 60, n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
 
 
 def slow_share(X, k, n_lists, recall):

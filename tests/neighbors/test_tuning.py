@@ -13,8 +13,8 @@ from asbc.neighbors.search import build_index, find_rows
 
 def clusters(n=4000, d=16, spread=0.6, seed=0):
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(40, d))
-    return (centres[rng.integers(0, 40, n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
+    centers = rng.normal(size=(40, d))
+    return (centers[rng.integers(0, 40, n)] + spread * rng.normal(size=(n, d))).astype(np.float32)
 
 
 @pytest.mark.parametrize("recall", [0.9, 0.95, 0.98, 0.99])

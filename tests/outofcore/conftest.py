@@ -10,8 +10,8 @@ from tests.outofcore.small import ARGUMENTS, N, files_of
 @pytest.fixture(scope="session")
 def X():
     rng = np.random.default_rng(5)
-    centres = rng.normal(size=(8, 10)) * 3
-    X = (centres[rng.integers(0, 8, N)] + rng.normal(size=(N, 10))).astype(np.float32)
+    centers = rng.normal(size=(8, 10)) * 3
+    X = (centers[rng.integers(0, 8, N)] + rng.normal(size=(N, 10))).astype(np.float32)
     X[100:120] = X[100]  # more equal points than there are neighbours: bandwidths of their own do not exist
     X[300:303] = X[300]
     X.setflags(write=False)  # as the memory maps are that a build reads, which numba compiles its code for once more

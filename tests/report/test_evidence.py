@@ -89,7 +89,7 @@ def test_the_same_vectors_with_and_without_labels_are_one_subject(tmp_path):
     write_run(tmp_path, "regimes", blind, fingerprint="v", facts={"vectors": "v", "labelled": False})
     write_run(tmp_path, "lp", rows_of(BOTH, metric="lp"), fingerprint="both")  # by an earlier version
     (subject,) = read_evidence([tmp_path]).subjects
-    assert list(subject.parts) == ["regimes", "loo", "lp"] and subject.labelled
+    assert list(subject.parts) == ["regimes", "loo", "lp"] and subject.labeled
 
 
 def test_a_failed_experiment_is_known_with_its_error(tmp_path):

@@ -198,17 +198,17 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
         collect(tmp_path / "out")
 
 
-def labelled_blobs(tmp_path, sizes, unlabelled=0):
+def labeled_blobs(tmp_path, sizes, unlabeled=0):
     """Vectors of classes of these sizes around points far from each other, and some without a label."""
     rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(len(sizes) + 1), [*sizes, unlabelled])
+    labels = np.repeat(np.arange(len(sizes) + 1), [*sizes, unlabeled])
     X = rng.normal(size=(len(labels), 6)) + 4 * rng.normal(size=(len(sizes) + 1, 6))[labels]
     labels[labels == len(sizes)] = -1
     return write_files(tmp_path, X, labels)
 
 
 def test_a_class_with_fewer_samples_gives_all_it_has(tmp_path, caplog):
-    data = labelled_blobs(tmp_path, [12, 9, 5, 1], unlabelled=7)
+    data = labeled_blobs(tmp_path, [12, 9, 5, 1], unlabeled=7)
     tasks = ("evaluate=[loo,lp,clustering,health]", "evaluate.lp.labels=[1,5]", "method=[knn,nnk_sigma]", "k_cand=10")
     table = run(config(tmp_path / "out", *data, *tasks, "samples_per_class=[6,all]")).table
     assert "2 of 4 classes have fewer than 6 samples and give all they have" in caplog.text
@@ -224,12 +224,12 @@ def test_a_class_with_fewer_samples_gives_all_it_has(tmp_path, caplog):
 
 def test_the_users_own_data_have_all_nodes_and_the_levels_that_their_classes_allow(tmp_path):
     auto = ("samples_per_class=auto", "k_cand=8", "method=[knn]", "trials=1")
-    data = labelled_blobs(tmp_path, [17, 12, 30])
+    data = labeled_blobs(tmp_path, [17, 12, 30])
     outcome = run(config(tmp_path / "out", *data, *auto))
     assert set(outcome.table["samples"]) == {0, 5, 10}
     said = run(config(tmp_path / "out", *data, *auto[1:], "samples_per_class=[5,10,all]"))
     assert said.skipped and said.run_id == outcome.run_id, "the same levels are the same run"
-    even = labelled_blobs(tmp_path, [10, 10])
+    even = labeled_blobs(tmp_path, [10, 10])
     assert set(run(config(tmp_path / "out", *even, *auto)).table["samples"]) == {0, 5}, "10 is all there is"
     assert levels([3, 3.0, "all", 3]) == [3, 0]
 
@@ -241,8 +241,8 @@ def test_the_users_own_data_have_all_nodes_and_the_levels_that_their_classes_all
         ([1] * 29, 0, "no two samples of one class"),
     ],
 )
-def test_labels_that_cannot_be_scored(tmp_path, caplog, sizes, unlabelled, why):
-    data = labelled_blobs(tmp_path, sizes, unlabelled)
+def test_labels_that_cannot_be_scored(tmp_path, caplog, sizes, unlabeled, why):
+    data = labeled_blobs(tmp_path, sizes, unlabeled)
     tiny = ("k_cand=8", "method=[knn]", "trials=1")
     with pytest.raises(NothingToScore, match=why):
         run(config(tmp_path / "out", *data, *tiny, "evaluate=[loo,clustering]"))
@@ -251,7 +251,7 @@ def test_labels_that_cannot_be_scored(tmp_path, caplog, sizes, unlabelled, why):
 
 
 def test_a_thousand_classes_and_more_classes_than_samples_of_each(tmp_path):
-    data = labelled_blobs(tmp_path, [2] * 1000)
+    data = labeled_blobs(tmp_path, [2] * 1000)
     tasks = ("evaluate=[loo,lp]", "evaluate.lp.labels=[1]", "k_cand=8", "method=[knn]", "trials=1")
     table = run(config(tmp_path / "out", *data, *tasks, "samples_per_class=all")).table
     assert set(table["classes"]) == {1000} and table["value"].between(0, 1).all()

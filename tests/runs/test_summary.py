@@ -163,7 +163,7 @@ def test_a_headline_is_of_one_level_and_of_what_was_chosen():
 def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_path, monkeypatch, capfd):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
-    assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELLED
+    assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELED
     assert "x has no labels, and these evaluations need them: loo" in capfd.readouterr().out
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
     assert call(monkeypatch, "experiment=regimes,loo", *with_sigma) == 0

@@ -105,14 +105,14 @@ def test_dino_and_its_centre():
     student = numbers(method.backbone, method.head)
     teacher = numbers(method.momentum_backbone, method.momentum_head)
 
-    def expected(centre):
-        wanted = [np.exp(log_softmax((t - centre) / 0.05)) for t in teacher]
+    def expected(center):
+        wanted = [np.exp(log_softmax((t - center) / 0.05)) for t in teacher]
         said = [log_softmax(s / 0.1) for s in student]
         return -np.mean([(wanted[i] * said[1 - i]).sum(axis=1).mean() for i in (0, 1)])
 
     assert loss_of(method) == pytest.approx(expected(np.zeros(7)), rel=1e-5)
-    centre = 0.1 * np.concatenate(teacher).mean(axis=0)
-    assert loss_of(method) == pytest.approx(expected(centre), rel=1e-5)
+    center = 0.1 * np.concatenate(teacher).mean(axis=0)
+    assert loss_of(method) == pytest.approx(expected(center), rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", [MoCoV2, BYOL, DINO])
