@@ -347,10 +347,7 @@ def test_names_have_one_spelling(path):
 def test_the_other_spelling_is_seen():
     source = "def normalise(neighbours):\n    self.colour = centre = 1\n    class Labelled: pass"
     assert british_names(source) == ["Labelled", "centre", "colour", "neighbours", "normalise"]
-    assert (
-        british_names("concentrate = 'colour'\nfrom library import neighbours\noptimistic = organism = neighbours")
-        == []
-    )
+    assert british_names("from library import neighbours\norganism = optimistic = 'colour', neighbours") == []
 
 
 def test_one_list_of_disk_full_errors():

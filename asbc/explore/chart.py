@@ -26,9 +26,9 @@ from bokeh.transform import transform
 from numpy.typing import NDArray
 
 from asbc.explore.colors import UNKNOWN, Coloring
+from asbc.report.style import BLUE, FAINT, GRID, INK, MUTED, RED
 
-INK, MUTED, FAINT, GRID, BAR, ACCENT = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec", "#b6c2cd", "#0072b2"
-LIMIT = "#d55e00"
+BAR, ACCENT, LIMIT = "#b6c2cd", BLUE, RED
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WEBGL_FROM = 10_000  # nodes from which the graphics card draws, where there is one
 BINS = 48  # bars of a histogram

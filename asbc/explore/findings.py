@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.builder import GraphBuilder
+from asbc.dimension import SMALLEST_TREE
+from asbc.embeddings.stratify import stratified_share
 from asbc.explore.layout import place_nodes
-from asbc.explore.sample import stratified_share
 from asbc.learn.classes import ClassReport, judge_classes
-from asbc.learn.describe import SMALLEST_K, Description, describe
+from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, supporting_neighbors
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.outofcore.progress import Progress
@@ -43,9 +44,9 @@ def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuild
     -------
     GraphBuilder, not fitted
     """
-    if n <= SMALLEST_K:
-        raise ValueError(f"a page needs at least {SMALLEST_K + 1} vectors; got {n}.")
-    return GraphBuilder(weights="blend", k_cand=max(SMALLEST_K, min(30, n - 1)), metric=metric, random_state=seed)
+    if n <= SMALLEST_TREE:
+        raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {n}.")
+    return GraphBuilder(weights="blend", k_cand=max(SMALLEST_TREE, min(30, n - 1)), metric=metric, random_state=seed)
 
 
 @dataclass(frozen=True)

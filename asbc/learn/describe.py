@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.builder import GraphBuilder
-from asbc.dimension import LARGEST, SMALLEST, levina_bickel
+from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
 from asbc.kernels.components import join_rows, piece_names
 from asbc.kernels.margins import class_weights
 from asbc.learn.duplicates import K_DIMENSION, Duplicates, find_duplicates
@@ -22,7 +22,6 @@ from asbc.neighbors.types import Neighbors
 from asbc.outofcore.storage import has_checksums, load_nodes
 from asbc.validation import as_vectors
 
-SMALLEST_K = 8  # candidates that a builder asks for at least
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
 HUBS = 10  # hubs that are named, the biggest ones
 
@@ -210,7 +209,7 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
     """
     if not isinstance(source, GraphBuilder | str | os.PathLike):
         array = as_vectors(source, "source")
-        k = max(SMALLEST_K, min(30, len(array) - 1))
+        k = max(SMALLEST_TREE, min(30, len(array) - 1))
         source = GraphBuilder(k_cand=k).fit(array)
     neighbors, weights = open_rows(source)
     n = neighbors.n

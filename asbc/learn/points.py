@@ -14,10 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from asbc.builder import GraphBuilder
+from asbc.dimension import SMALLEST_TREE
 from asbc.learn.labels import encode_partial
 from asbc.validation import as_vectors
-
-SMALLEST_K = 8  # candidates that a builder asks for at least
 
 
 class UnreachedWarning(UserWarning):
@@ -76,7 +75,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
             raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(self.builder).__name__}.")
         builder = self.default_builder() if self.builder is None else clone(self.builder)
         if self.builder is None:
-            builder.set_params(k_cand=max(SMALLEST_K, min(int(builder.k_cand), len(vectors) - 1)))
+            builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), len(vectors) - 1)))
         return builder.fit(vectors)
 
     def encode(self, y: ArrayLike, n: int) -> NDArray[np.int64]:

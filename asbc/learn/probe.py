@@ -20,13 +20,13 @@ except ImportError as error:
     raise ImportError("GraphProbe needs Lightning: pip install 'asbc[embed]'.") from error
 
 from asbc.builder import GraphBuilder
-from asbc.dimension import levina_bickel
+from asbc.dimension import SMALLEST_TREE, levina_bickel
 from asbc.learn.labels import encode_partial
 from asbc.learn.spread import global_rank
 from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
 
-FEWEST = 9  # rows that a probe needs: each then has eight neighbours, the fewest that a dimension is read off
+FEWEST_ROWS = SMALLEST_TREE + 1  # rows that a probe needs, so that each has as many neighbours as a tree needs
 
 Embed = Callable[[LightningModule, Any], Any]
 
@@ -130,15 +130,15 @@ class GraphProbe(Callback):
         names = [
             f"{self.name}/{figure}" for figure in ("dimension", "effective_rank", *(["loo"] if y is not None else []))
         ]
-        if len(X) < FEWEST:
-            raise ValueError(f"loader must give at least {FEWEST} rows; got {len(X)}.")
+        if len(X) < FEWEST_ROWS:
+            raise ValueError(f"loader must give at least {FEWEST_ROWS} rows; got {len(X)}.")
         # Features that have died or blown up must not end the training: they are left out, and NaN if too few are left.
         alive = np.isfinite(X).all(axis=1) & X.any(axis=1)
-        if alive.sum() < FEWEST:
+        if alive.sum() < FEWEST_ROWS:
             return dict.fromkeys(names, float("nan"))
         X = X[alive]
         builder = GraphBuilder(metric="cosine") if self.builder is None else clone(self.builder)
-        builder.set_params(k_cand=max(FEWEST - 1, min(int(builder.k_cand), len(X) - 1)))
+        builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), len(X) - 1)))
         builder.fit(X)
         local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
         values = [float(np.median(local)), global_rank(X)]
@@ -201,7 +201,7 @@ def _gathered(trainer: Trainer, module: LightningModule, parts, rows):
         torch.distributed.all_gather_object(shares, host)
     features = [share[0][0] for share in shares if share[0][0] is not None]
     if not features:
-        raise ValueError(f"loader gave no batch; GraphProbe needs at least {FEWEST} rows.")
+        raise ValueError(f"loader gave no batch; GraphProbe needs at least {FEWEST_ROWS} rows.")
     labels = [share[0][1] for share in shares if share[0][1] is not None]
     X = torch.cat(features).cpu().numpy()
     y = torch.cat(labels).cpu().numpy() if labels else None

@@ -16,7 +16,7 @@ from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagat
 from asbc.learn.labels import encode_labels
 from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, true_or_false, whole_number
 
-STRIP_BYTES = 256 * 2**20  # of the scores that are iterated together, if one strip per thread does not take more
+SCORE_BYTES = 256 * 2**20  # bytes of the scores that are iterated together, unless one strip per thread takes more
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None, strips=
     most, converged = 0, True
     every = np.arange(-(-c // CLASSES_PER_STRIP)) if strips is None else strips
     # Classes do not mix, so some strips of them are worked on at a time: beyond the scores, memory does not go with c.
-    together = max(numba.get_num_threads(), STRIP_BYTES // (n * CLASSES_PER_STRIP * 8))
+    together = max(numba.get_num_threads(), SCORE_BYTES // (n * CLASSES_PER_STRIP * 8))
     for low in range(0, len(every), together):
         turn = every[low : low + together]
         source = np.zeros((len(turn), n, CLASSES_PER_STRIP))

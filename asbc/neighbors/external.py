@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from asbc.extras import needed
 from asbc.files import DISK_FULL
 from asbc.neighbors.exact import TILE_ROWS, Ids
+from asbc.neighbors.options import SPARE
 from asbc.validation import Floats
-
-SPARE = 8  # candidates per row asked for beyond those wanted: in single precision the last few may be the wrong ones
 
 
 def import_faiss():

@@ -14,10 +14,10 @@ from asbc.kernels.distances import listed_distances
 from asbc.kernels.near import ABREAST
 from asbc.kernels.topk import keep_nearest, measure_from
 from asbc.neighbors.exact import SETTLED_ROWS, Ids, largest_offset, search_exactly
+from asbc.neighbors.options import SPARE
 from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths
 from asbc.validation import Floats, as_vectors
 
-SPARE = 8  # candidates per row kept beyond those wanted: in single precision the last few may be the wrong ones
 SUMMED_ROWS = 4096  # rows that are added up together in k-means: few enough to stay in the cache
 DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
 # Rows of the sample that k-means sees, per list that it is to find, and its rounds. More of either cost time, and the

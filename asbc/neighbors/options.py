@@ -19,6 +19,7 @@ OPTIONS: dict[str, dict[str, int | None]] = {
 }
 SEARCHES = ("auto", *OPTIONS)
 LEAST_VALUES = {"links": 2}  # with a single link per node, faiss reads beyond its arrays
+SPARE = 8  # candidates per row beyond those wanted: in single precision the last few may be the wrong ones
 RECALL = 0.98  # share of the neighbours that approximate search is to find, unless another is asked for
 
 

@@ -22,7 +22,7 @@ TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every lengt
 # What the product of two rows costs, alone, where one of the same length in a matrix product costs 1: about 6. Either
 # row may call for it, and more pairs are left while the nearest rows so far are not yet the nearest of all.
 ALONE = 16.0
-WORTH = 0.8  # outlines are used where they cost at most this share of the rows' own products
+OUTLINES_WORTH = 0.8  # outlines are used where they cost at most this share of the rows' own products
 OUTLINED_ROWS = 2048  # rows whose outlines are worked out together
 
 
@@ -44,7 +44,7 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
     if float(n) * n * d < FEWEST_PRODUCTS:
         return None
     best = best_outline(rows, half, kept)
-    return best[0] if best is not None and best[1] < WORTH else None
+    return best[0] if best is not None and best[1] < OUTLINES_WORTH else None
 
 
 def best_outline(rows: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDArray[np.float64], float] | None:

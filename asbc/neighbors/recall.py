@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from asbc.neighbors.exact import Ids, exact_distances
 from asbc.validation import Floats
 
-FEWEST_NODES, MOST_NODES = 500, 1000  # nodes that recall is measured on: one of 200, within these limits
+FEWEST_MEASURED, MOST_MEASURED = 500, 1000  # nodes that recall is measured on: one of 200, within these limits
 LEAST_RECALL = 0.9  # share of the neighbours found; where it is less, and none was asked for, there is a warning
 
 
@@ -113,7 +113,7 @@ def measure_recall(
 
 def nodes_measured(n: int) -> int:
     """Nodes of n that recall is measured on, unless another number is asked for: one of 200, within limits."""
-    return max(FEWEST_NODES, min(MOST_NODES, n // 200))
+    return max(FEWEST_MEASURED, min(MOST_MEASURED, n // 200))
 
 
 def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:

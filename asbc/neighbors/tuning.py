@@ -16,7 +16,7 @@ from asbc.neighbors.lists import nearest_lists
 from asbc.neighbors.recall import nodes_measured, recall_of
 from asbc.validation import Floats
 
-FEWEST_NODES, MOST_NODES = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
+FEWEST_TRIED, MOST_TRIED = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
 # What a search costs is told in multiplications, as large matrix products do them. To look at a product, whether its
 # two rows are near, and to keep it if so, costs LOOK of them. To train lists, file a row in them and settle its
@@ -26,7 +26,7 @@ LOOK = 210.0
 FILED = 4800.0
 # Lists are trained where they are expected to cost at most this share of exact search. It leaves room for what is
 # expected of the two to be off by a fifth each.
-WORTH = 0.6
+LISTS_WORTH = 0.6
 EXACT_ROWS = 20_000  # up to so many rows, "auto" searches exactly: it takes seconds
 # The sample's recall must exceed the one asked for by so many standard errors: then, in 19 of 20 sets, all nodes
 # together reach it.
@@ -120,7 +120,7 @@ def _sample(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 def nodes_tuned_on(n: int) -> int:
     """Nodes whose exact neighbours tell how far to look: one of 200, within limits."""
-    return max(FEWEST_NODES, min(MOST_NODES, n // 200))
+    return max(FEWEST_TRIED, min(MOST_TRIED, n // 200))
 
 
 def cost_of_exact(n: int, d: int, share: float) -> float:
@@ -179,7 +179,7 @@ def decide_lists(
             return False
         return lists > limit * cost_of_exact(n, d, 1.0) or lists > limit * exact()
 
-    if dearer(n * share_looked_at(some, near, settings["n_lists"], recall, seed), WORTH):
+    if dearer(n * share_looked_at(some, near, settings["n_lists"], recall, seed), LISTS_WORTH):
         return Decision("exact")
     tuning = tune_probes(X, centroids(), k, recall, seed)
     if dearer(tuning.candidates, 1.0):

@@ -16,7 +16,7 @@ from asbc.validation import MOST_NODES, Floats, as_vectors, plain_array, true_or
 
 # Nodes are worked on in blocks that give every thread this many tasks of NODES_PER_TASK nodes, so that threads finish
 # at about the same time.
-TASKS_PER_THREAD = 16
+BLOCK_TASKS_PER_THREAD = 16
 MOST_PAIRS = 2**24  # distances among neighbours per block, at most; 8 bytes each make 128 MB
 
 
@@ -299,7 +299,8 @@ def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slic
 
 def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, Neighbors]]:
     """The same blocks as neighbours that carry those distances."""
-    step = max(1, min(TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads(), 2 * MOST_PAIRS // neighbors.k**2))
+    wanted = BLOCK_TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads()
+    step = max(1, min(wanted, 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
         rows = slice(start, min(start + step, neighbors.n))
         yield rows, with_pairs(X, neighbors.rows(rows.start, rows.stop))

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from asbc.evaluate.hits import unpack_all
 from asbc.evaluate.ranking import Gap, Ranking, rank_methods
 from asbc.report import contrasts
-from asbc.report.parts import Part, Subject
+from asbc.report.parts import BASE, Part, Subject
 from asbc.report.recipes import recipe
 from asbc.report.words import by_size, level_name
-
-BASE = "knn"
-# With fewer trials than this, what differs from trial to trial cannot be judged.
-FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Answer:
     @property
     def sure(self) -> bool:
         """Whether there are trials enough to judge by."""
-        return self.ranking.trials >= FEWEST
+        return self.ranking.trials >= contrasts.FEWEST_TRIALS
 
     @property
     def clear(self) -> bool:

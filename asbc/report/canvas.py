@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 WIDTH, HEIGHT = 5.0, 3.7  # of a panel, in inches
-# Left, bottom, width and height of the axes in a panel; fixed, so that panels side by side have one height.
+# Left, bottom, width and height of the axes, as shares of the panel; panels side by side have one height.
 FRAME = (0.155, 0.165, 0.815, 0.725)
 ROW = 0.06  # height of a legend's line, as a share of the panel's
 KEY = 0.45  # height of the line below all panels that says which mark is which method, in inches

@@ -21,8 +21,6 @@ HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot tell", "not r
 
 # Accuracies that differ by less than this are called the same: among 2,000 nodes the standard error is about 0.01.
 SAME = 0.005
-# With fewer trials than this, intervals are too uncertain to say that nothing changes.
-FEWEST = 3
 # A median rank matches a median dimension if it differs from it by at most this share.
 NEAR = 0.1
 
@@ -328,7 +326,7 @@ def _within(c: Comparison, margin: float) -> str:
 
 def _same(c: Comparison) -> str:
     """Verdict on the claim that accuracy does not change; unknown where the data could not have shown a change."""
-    return UNKNOWN if c.trials < FEWEST or _saturated(c) else _within(c, SAME)
+    return UNKNOWN if c.trials < contrasts.FEWEST_TRIALS or _saturated(c) else _within(c, SAME)
 
 
 def _saturated(c: Comparison) -> bool:
@@ -339,8 +337,8 @@ def _reservation(comparisons: Iterable[Comparison]) -> str:
     """Why a claim of no change was left open, if it was."""
     found = list(comparisons)
     few = min(c.trials for c in found)
-    if few < FEWEST:
-        return f" With {few} trial(s) nothing can be said; {FEWEST} are wanted."
+    if few < contrasts.FEWEST_TRIALS:
+        return f" With {few} trial(s) nothing can be said; {contrasts.FEWEST_TRIALS} are wanted."
     return " All accuracies are 1, so no change could have shown." if any(map(_saturated, found)) else ""
 
 

@@ -19,6 +19,7 @@ from asbc.report.parts import Part
 if TYPE_CHECKING:
     import pandas as pd
 
+FEWEST_TRIALS = 3  # with fewer, nobody can judge what differs from trial to trial
 Place = tuple[int, int, int]  # samples, level, trial: where two methods meet
 
 

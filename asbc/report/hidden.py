@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from asbc.evaluate.comparison import Comparison
 from asbc.report import contrasts
-from asbc.report.parts import Part, Subject
+from asbc.report.parts import BASE, Part, Subject
 from asbc.report.style import label
 from asbc.report.table import interval
-from asbc.report.words import ALL, level_name, listed
+from asbc.report.words import level_name, listed
+from asbc.runs.sealed import ALL
 
-BASE = "knn"
 UNITS = {"lp": "label", "loo": "sample"}
 TASK = {"lp": "propagation", "loo": "the vote"}
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from asbc.report.answers import BASE, TASKS, Answer
+from asbc.report.answers import TASKS, Answer
 from asbc.report.chart import Figure
 from asbc.report.curves import side_by_side
 from asbc.report.findings import Findings
 from asbc.report.markup import minus
+from asbc.report.parts import BASE
 from asbc.report.sections import figure_html, verdict_html
 from asbc.report.style import full_label
 

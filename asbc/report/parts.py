@@ -14,6 +14,7 @@ from asbc.report.words import by_size
 if TYPE_CHECKING:
     import pandas as pd
 
+BASE = "knn"  # the method that others are compared with
 # The experiments, in the order in which a report shows them.
 EXPERIMENTS = (
     "regimes",

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from asbc.report.answers import BASE, FEWEST, Answer
+from asbc.report.answers import Answer
 from asbc.report.chart import Figure
 from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Claim
+from asbc.report.contrasts import FEWEST_TRIALS
 from asbc.report.findings import Findings
 from asbc.report.hidden import Finding
 from asbc.report.markup import gap_html, key_html, table_html, ticks
-from asbc.report.parts import EXPERIMENTS, WITHOUT_LABELS, Part, Record, Subject
+from asbc.report.parts import BASE, EXPERIMENTS, WITHOUT_LABELS, Part, Record, Subject
 from asbc.report.style import full_label
 from asbc.report.svg import panel_svg
 from asbc.report.words import by_size, level_name, listed
@@ -79,8 +80,8 @@ def _answer(found: Answer, subject: Subject) -> str:
     lead = full_label(best)
     alike = [full_label(name) for name in ranking.alike]
     if not found.sure:
-        verdict, kind = f"cannot tell: {ranking.trials} of {FEWEST} trials", "open"
-        told = f"{lead} has the highest mean, but fewer than {FEWEST} trials cannot show that it is the best."
+        verdict, kind = f"cannot tell: {ranking.trials} of {FEWEST_TRIALS} trials", "open"
+        told = f"{lead} has the highest mean, but fewer than {FEWEST_TRIALS} trials cannot show that it is the best."
     elif found.clear:
         verdict, kind = "best", "holds"
         told = f"{lead} is above every other graph that was compared."

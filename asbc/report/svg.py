@@ -26,10 +26,11 @@ from asbc.report.chart import (
 )
 from asbc.report.style import FAINT, FONT, GRID, INK, MUTED
 
+# Lengths are in hundredths of an inch.
 WIDTH, HEIGHT = 500, 370  # of a panel: readable on a telephone, and two or three fit a page
-LEFT, RIGHT, TOP, BOTTOM = 78, 15, 41, 61  # around the axes
+LEFT, RIGHT, TOP, BOTTOM = 78, 15, 41, 61  # what is left free around the axes
 ROW = 22  # height of a legend's line
-POINT = 100 / 72  # a point of type, where a panel of 500 is 5 inches wide
+POINT = 100 / 72  # a point of type
 DASHES = {"-": "", "--": "3.7 1.6", "-.": "6.4 1.6 1 1.6", ":": "1 1.65"}  # in widths of the line
 
 Ruler = Callable[[float], float]  # from a value to a place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ALL = 0  # the level of a subsample that is the whole data set
+from asbc.runs.sealed import ALL
 
 
 def level_name(level: float) -> str:

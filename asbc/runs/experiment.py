@@ -25,7 +25,7 @@ from asbc.runs.identity import run_id
 from asbc.runs.levels import (
     check_settings,
     draw,
-    level_name,
+    level_in_words,
     own_levels,
     plan,
     sample_columns,
@@ -188,7 +188,7 @@ def measure(
         **_flat("dimension", cfg.dimension),
         **_flat("graph", cfg.graph),
     }
-    where = level_name(sample.level)
+    where = level_in_words(sample.level)
     for task_name, task in tasks.items():
         options = _flat(task_name, cfg.evaluate[task_name])
         for name, method in methods.items():

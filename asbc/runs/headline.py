@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asbc.runs.levels import ALL, level_name
+from asbc.runs.levels import level_in_words
+from asbc.runs.sealed import ALL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ CHOSEN = {
     "chosen_dimension_median": "dimension",
     "chosen_scale_median": "chosen sigma /\nneighbour distance",
 }
-# Of the graph.
+# Of the graph, and how a column calls them.
 HEALTH = {
     "components": "pieces",
     "isolated": "isolated\nnodes",
@@ -104,7 +105,7 @@ def remarks(table: pd.DataFrame) -> str:
     """What a summary's numbers are of: trials, nodes, classes with too few samples, nodes without a label."""
     level = last_level(table)
     rows = table[table["samples"] == level]
-    said = [f"mean of {rows['trial'].nunique()} trial(s) with {level_name(level)}"]
+    said = [f"mean of {rows['trial'].nunique()} trial(s) with {level_in_words(level)}"]
     first = rows.iloc[0]
     if first.get("nodes", 0) > 0:
         said.append(

@@ -22,11 +22,10 @@ from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Kept, Sample
 from asbc.evaluate.tasks import Task
 from asbc.learn.labels import is_unlabeled
+from asbc.runs.sealed import ALL
 from asbc.validation import normalize, seed_number, whole_number
 
 log = logging.getLogger("asbc")
-
-ALL = 0  # the level of a subsample that is the whole data set
 
 
 class NothingToScore(ValueError):
@@ -65,9 +64,8 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
             f"k_cand must be at least {SMALLEST_TREE}, since dimension=mst grows trees on the candidate neighbours; "
             f"got {k}. dimension=levina_bickel takes fewer"
         )
-    given = {
-        name for name, params in rules.items() if isinstance(params.get("value"), Real)
-    }  # it looks at no neighbour
+    # A rule whose bandwidth is given as a number looks at no neighbour.
+    given = {name for name, params in rules.items() if isinstance(params.get("value"), Real)}
     nearest = {
         f"k_mle of {name}": rules[name]["k_mle"] for name in rules if "k_mle" in rules[name] and name not in given
     }
@@ -272,6 +270,6 @@ def sample_columns(sample: Sample) -> dict[str, Any]:
     }
 
 
-def level_name(level: int) -> str:
+def level_in_words(level: int) -> str:
     """A level as a reader knows it: "20 per class", or "all nodes"."""
     return f"{level} per class" if level else "all nodes"

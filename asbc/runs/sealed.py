@@ -18,6 +18,7 @@ from asbc.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
+ALL = 0  # in columns of levels: every node, and not so many samples per class
 FORMAT = 1  # number of the layout of rows and notes; it rises when older versions could no longer read them
 # Stands before the checksum of a Parquet file, which stands before the footer, where readers do not look.
 MARK = b"\nasbc-sha256-of-the-other-bytes:"

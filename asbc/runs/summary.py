@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from asbc.files import sweep
 from asbc.runs.headline import HEALTH, ROUND, headline, last_level, remarks
-from asbc.runs.levels import level_name
+from asbc.runs.levels import level_in_words
 from asbc.runs.sealed import ResultsError, read_note, read_rows
 from asbc.version import __version__
 
@@ -170,7 +170,7 @@ def best_method(folder: Path) -> str:
     if not first.startswith(("loo", "lp", "nmi", "ari")) or shown[first].isna().all():
         return ""
     what = " ".join(first.split())
-    return f"{shown[first].idxmax()} ({what} {shown[first].max():.4f}, {level_name(last_level(table))})"
+    return f"{shown[first].idxmax()} ({what} {shown[first].max():.4f}, {level_in_words(last_level(table))})"
 
 
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:

@@ -9,11 +9,11 @@ import pytest
 from scipy import sparse
 
 import asbc
+from asbc.embeddings.stratify import LEAST, stratified_share
 from asbc.explore import explore, findings
 from asbc.explore.colors import colorings
 from asbc.explore.layout import strengths
 from asbc.explore.page import render
-from asbc.explore.sample import LEAST, stratified_share
 from tests.conftest import curved_clouds
 
 

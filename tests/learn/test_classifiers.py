@@ -148,7 +148,7 @@ def test_classes_are_worked_on_some_at_a_time_with_the_same_answer(digits, shown
     graph = asbc.GraphBuilder("uniform").fit_transform(X)
     codes = np.arange(len(y)) % 41
     wanted = propagate(graph, codes, shown, n_classes=41)
-    monkeypatch.setattr("asbc.learn.propagation.STRIP_BYTES", 1)
+    monkeypatch.setattr("asbc.learn.propagation.SCORE_BYTES", 1)
     found = propagate(graph, codes, shown, n_classes=41)
     np.testing.assert_array_equal(found.scores, wanted.scores)
     assert (found.rounds, found.converged) == (wanted.rounds, wanted.converged)

@@ -11,7 +11,7 @@ from asbc.neighbors import outline, products
 def always(monkeypatch):
     """Outlines for any number of rows, however little they save."""
     monkeypatch.setattr(outline, "FEWEST_PRODUCTS", 0)
-    monkeypatch.setattr(outline, "WORTH", np.inf)
+    monkeypatch.setattr(outline, "OUTLINES_WORTH", np.inf)
     monkeypatch.setattr(products, "WHOLE_TURNS", 0)
     monkeypatch.setattr(products, "SORTED_ROWS", 0)
 
