@@ -235,7 +235,7 @@ def test_the_users_own_data_have_all_nodes_and_the_levels_that_their_classes_all
 
 
 @pytest.mark.parametrize(
-    ("sizes", "unlabelled", "why"),
+    ("sizes", "unlabeled", "why"),
     [
         ([20], 9, r"one class only \(9 of -1, NaN, None or empty stand for no label\)"),
         ([1] * 29, 0, "no two samples of one class"),
