@@ -12,7 +12,7 @@ from asbc.evaluate import tasks
 from asbc.evaluate.comparison import compare_methods
 from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
-from asbc.runs.levels import NothingToScore, levels
+from asbc.runs.levels import NothingToScore, SharedSamples, levels
 from asbc.runs.results import ResultsError, collect, read_status
 from tests import forked
 
@@ -116,6 +116,7 @@ def test_neighbours_dimension_and_sigma_are_computed_once_per_subsample(tmp_path
         counts["spectral"] += 1
         return select(self, *args)
 
+    monkeypatch.setattr("asbc.runs.levels.shared_samples", SharedSamples())  # tests before this one may have left some
     monkeypatch.setattr(shared, "dim_mst", count_dimension)
     monkeypatch.setattr(asbc.bandwidth.SpectralBandwidth, "choose", count_select)
     run(config(tmp_path))
