@@ -29,7 +29,14 @@ TOGETHER = {
     # Runs of every experiment.
     "report": ("report/",),
     # What pynndescent and umap-learn compile in every process that uses them, and a browser.
-    "compilers": ("explore/", "evaluate/test_peers.py", "test_recipes.py"),
+    "compilers": (
+        "explore/",
+        "evaluate/test_peers.py",
+        "test_recipes.py",
+        "test_graph.py::test_umap",
+        "test_docstrings.py::test_examples_run[asbc.export.umap",
+        "test_docstrings_of_experiments.py::test_examples_run[asbc.explore",
+    ),
 }
 # Where the long tests are. They begin first, and the short ones fill up what is left of the time.
 LONG = (

@@ -70,4 +70,5 @@ def test_groups():
     assert group_of("tests/train/test_run.py::test_x[simclr]") == group_of("tests/train/test_guide.py::test_y")
     assert group_of("tests/kernels/test_mst.py::test_x") != group_of("tests/kernels/test_nnk.py::test_x")
     assert group_of("tests/test_graph.py::test_x[nn_descent-3]") == group_of("tests/test_recipes.py::test_map")
+    assert group_of("tests/test_docstrings.py::test_examples_run[asbc.export.umap_layout]") == "compilers"
     assert group_of("tests/test_contributing.py::test_a_task") == "test_contributing.py"
