@@ -8,17 +8,18 @@ have drawn alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.kernels.poisson import UNKNOWN, counts_at, four_counts, poisson_counts
+from asbc.kernels.poisson import KNOWN, PADDING, look_ahead, poisson_counts, steps_of
 from asbc.validation import seed_number, whole_number
 
 ROWS = 250  # draws worked on at a time, which bounds the memory
+LOGS = 4096  # logarithms of factorials kept: up to the largest counts of some thousand nodes
 KEPT = 2**24  # uniform numbers kept at most, 128 MiB; a comparison that needs more draws its own
 
 
@@ -32,6 +33,11 @@ class Bootstrap:
         Draws.
     seed : int, default=0
         Of the draws.
+
+    Attributes
+    ----------
+    kept : dict
+        For those who compare the same numbers again: what came of it with these draws.
 
     See Also
     --------
@@ -48,6 +54,7 @@ class Bootstrap:
 
     n_boot: int = 2000
     seed: int = 0
+    kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _streams: dict[int, _Stream] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -78,9 +85,7 @@ class Bootstrap:
         """
         # Whole numbers this small are exact in single precision, whatever the order in which they are added.
         dtype = np.float32 if int(count.sum()) < 2**20 else np.float64
-        one = count == 1
         both = np.concatenate([gain, scored], axis=1).astype(dtype)
-        both = np.concatenate([both[one], both[~one]])
         sums = np.empty((self.n_boot, both.shape[1]))
         low = 0
         for weight in self._stream(trials).counts(count.astype(np.int64), self.n_boot, dtype):
@@ -102,51 +107,40 @@ class _Stream:
         self.picks = self.rng.multinomial(trials, np.full(trials, 1 / trials), size=n_boot)
         self.after_trials = self.rng.bit_generator.state
         self.uniforms = np.empty(0)
-        self.units, self.twos = np.empty(0, np.uint8), np.empty(0, np.uint8)
-        self.fours = np.empty(0, np.uint32)
+        self.known = np.empty(1, np.uint32)
+        self.logs = np.array([math.lgamma(count + 1.0) for count in range(LOGS)])
 
     def counts(self, rates: NDArray[np.int64], n_boot: int, dtype: type) -> Iterator[NDArray[Any]]:
-        """Blocks of (rows, kinds) counts, `n_boot` rows in all; columns of rate 1 come first, then the others."""
+        """Blocks of (rows, kinds) counts, `n_boot` rows in all."""
         blocks = [min(ROWS, n_boot - low) for low in range(0, n_boot, ROWS)]
-        other = np.flatnonzero(rates != 1)
-        singles = len(rates) - len(other)
+        kinds = len(rates)
         # A count takes one uniform more than it is large; six standard deviations are never exceeded.
-        mean = n_boot * float(rates.sum() + len(rates))
+        mean = n_boot * float(rates.sum() + kinds)
         wanted = int(mean + 6 * math.sqrt(mean)) + 1000
         if wanted > KEPT:
             rng = np.random.default_rng()
             rng.bit_generator.state = self.after_trials
-            order = np.argsort(rates != 1, kind="stable")
-            yield from (rng.poisson(rates, (rows, len(rates)))[:, order].astype(dtype) for rows in blocks)
+            yield from (rng.poisson(rates, (rows, kinds)).astype(dtype) for rows in blocks)
             return
-        ahead = np.diff(other, prepend=-1, append=len(rates)) - 1  # counts of rate 1 before each of the others
-        ones = np.empty((blocks[0], singles + 4), np.uint8)
-        others = np.empty((blocks[0], len(other)))
-        both: NDArray[Any] = np.empty((blocks[0], len(rates)), dtype)
+        steps, others = steps_of(rates), rates[rates > KNOWN]
+        out: NDArray[Any] = np.empty(blocks[0] * kinds + PADDING, dtype)
         place = 0
         for rows in blocks:
             end = -1
             while end < 0:
                 self._extend(wanted)
-                stream = self.uniforms, self.units, self.twos, self.fours
-                end = poisson_counts(*stream, place, ahead, rates[other], ones[:rows], others[:rows])
+                end = poisson_counts(self.uniforms, self.known, place, steps, others, self.logs, rows, out)
                 wanted += wanted // 4 if end < 0 else 0
-            both[:rows, :singles], both[:rows, singles:] = ones[:rows, :singles], others[:rows]
             place = end
-            yield both[:rows]  # the next block is written over it
+            yield out[: rows * kinds].reshape(rows, kinds)  # the next block is written over it
 
     def _extend(self, wanted: int) -> None:
-        """Make the stream at least so long, and work out what is known of it at every place."""
-        if wanted > len(self.uniforms):
-            uniforms = np.empty(wanted)
-            uniforms[: len(self.uniforms)] = self.uniforms
-            self.rng.random(out=uniforms[len(self.uniforms) :])
-            self.uniforms = uniforms
-            self.units, self.twos = _further(self.units, uniforms, 1.0), _further(self.twos, uniforms, 2.0)
-            self.fours = four_counts(self.units)
-
-
-def _further(counts: NDArray[np.uint8], uniforms: NDArray[np.float64], rate: float) -> NDArray[np.uint8]:
-    """Counts at every place of a stream that has become longer."""
-    known = int(np.argmax(counts == UNKNOWN)) if (counts == UNKNOWN).any() else len(counts)
-    return np.concatenate([counts[:known], counts_at(uniforms, known, rate)])
+        """Make the stream at least so long, and work out what is known of its places."""
+        before = len(self.uniforms)
+        if wanted > before:
+            uniforms, known = np.empty(wanted), np.empty(wanted + 1, np.uint32)
+            uniforms[:before], known[:before] = self.uniforms, self.known[:before]
+            self.rng.random(out=uniforms[before:])
+            # Of the last places little was known, for the stream ended there.
+            look_ahead(uniforms, max(0, before - 100), known)
+            self.uniforms, self.known = uniforms, known

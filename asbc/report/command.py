@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from asbc.files import write_whole
@@ -103,7 +103,11 @@ def _check_target(target: Path) -> None:
 @contextmanager
 def _bar() -> Iterator[Progress]:
     """A bar with the time left; nothing where the output is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, what: None
+        return
     from rich import progress
+    from rich.console import Console
 
     console = Console(stderr=True)
     columns = (

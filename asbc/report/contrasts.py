@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.comparison import Comparison, compare
 from asbc.evaluate.hits import unpack_all
 from asbc.report.parts import Part
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 FEWEST_TRIALS = 3  # with fewer, nobody can judge what differs from trial to trial
 Place = tuple[int, int, int]  # samples, level, trial: where two methods meet
+Bits = tuple[bytes, bytes]  # which nodes were scored, and which were right
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Scores:
     """
 
     values: dict[Place, float]
-    hits: dict[Place, tuple[bytes, bytes]]
+    hits: dict[Place, Bits]
 
 
 def between(part: Part, a: str, b: str, metric: str, *, level: int | None = None) -> Comparison | None:
@@ -44,7 +44,7 @@ def between(part: Part, a: str, b: str, metric: str, *, level: int | None = None
 
     def work() -> Comparison | None:
         sides = scores(part, metric)
-        return _set_against(part.bootstrap, sides.get(a), sides.get(b), level)
+        return _set_against(part, sides.get(a), sides.get(b), level)
 
     return _once(part, ("between", a, b, metric, level), work)
 
@@ -53,10 +53,13 @@ def across(part: Part, method: str, setting: float, base: float, metric: str) ->
     """A method at one value of the swept setting against itself at another."""
 
     def work() -> Comparison | None:
-        rows = part.of(metric)
-        rows = own_target(rows[(rows["method"] == method) & rows["setting"].isin([setting, base])])
-        sides = _by(rows.assign(method=rows["setting"].astype(str)))
-        return _set_against(part.bootstrap, sides.get(str(setting)), sides.get(str(base)))
+        sides = _once(part, ("settings", metric), by_setting)
+        return _set_against(part, sides.get((method, setting)), sides.get((method, base)))
+
+    def by_setting() -> dict[tuple[str, float], Scores]:
+        rows = own_target(part.of(metric))
+        swept = rows.groupby("setting", sort=False)
+        return {(name, value): found for value, own in swept for name, found in _by(own).items()}  # type: ignore[misc]
 
     return _once(part, ("across", method, setting, base, metric), work)
 
@@ -67,7 +70,7 @@ def aligned(part: Part, first: tuple[str, str], second: tuple[str, str]) -> Comp
     def work() -> Comparison | None:
         rows = part.of("spearman")
         sides = _by(rows.assign(method=rows["target"] + "/" + rows["estimator"]))
-        return _set_against(part.bootstrap, sides.get("/".join(first)), sides.get("/".join(second)))
+        return _set_against(part, sides.get("/".join(first)), sides.get("/".join(second)))
 
     return _once(part, ("aligned", first, second), work)
 
@@ -85,16 +88,12 @@ def regret(part: Part, method: str) -> Comparison | None:
     """In each trial, the best bandwidth that tuning with labels finds against the one a method chose without them."""
 
     def work() -> Comparison | None:
-        loo, best = part.of("loo"), part.of("regret")
+        best = part.of("regret")
         best = best[best["method"] == method]
-        tuned = loo[loo["method"].str.startswith("tuned_") & loo["weights"].isin(best["weights"])]
-        picked = tuned.assign(per_node=tuned["per_node"].astype(bool)).merge(
-            best[["samples", "trial", "best_scale", "best_per_node"]].astype({"best_per_node": bool}),
-            left_on=["samples", "trial", "scale", "per_node"],
-            right_on=["samples", "trial", "best_scale", "best_per_node"],
-        )
-        tuned_best = _by(picked.assign(method="best")).get("best")
-        return _set_against(part.bootstrap, tuned_best, scores(part, "loo").get(method))
+        tuned = _once(part, ("tuned",), lambda: _tuned(part.of("loo")))
+        columns = (best[name].tolist() for name in ("weights", "samples", "trial", "best_scale", "best_per_node"))
+        picked = [tuned.get((*key, scale, bool(each)), []) for *key, scale, each in zip(*columns, strict=True)]
+        return _set_against(part, _picked(picked), scores(part, "loo").get(method))
 
     return _once(part, ("regret", method), work)
 
@@ -132,19 +131,47 @@ def _by(rows: pd.DataFrame) -> dict[str, Scores]:
     return out
 
 
-def _set_against(bootstrap: Bootstrap, a: Scores | None, b: Scores | None, level: int | None = None):
+def _tuned(rows: pd.DataFrame) -> dict[Hashable, list[tuple[Place, float, Bits | None]]]:
+    """What each bandwidth reached that was tried with labels; by weights, samples, trial, scale and whether each node
+    had its own.
+    """
+    rows = rows[rows["method"].str.startswith("tuned_") & np.isfinite(rows["value"].astype(float))]
+    has_hits = "right" in rows and "scored" in rows
+    out: dict[Hashable, list[tuple[Place, float, Bits | None]]] = {}
+    for row in rows.itertuples():
+        bits = (row.scored, row.right) if has_hits and isinstance(row.right, bytes) else None
+        key = (row.weights, row.samples, row.trial, row.scale, bool(row.per_node))
+        out.setdefault(key, []).append(((row.samples, row.level, row.trial), float(row.value), bits))  # type: ignore[arg-type]
+    return out
+
+
+def _picked(found: list[list[tuple[Place, float, Bits | None]]]) -> Scores | None:
+    """Rows that were picked, as those of one method; None where there are none, or several for one place."""
+    rows = [row for one in found for row in one]
+    values = {place: value for place, value, _ in rows}
+    if not rows or len(values) < len(rows):
+        return None
+    return Scores(values, {place: bits for place, _, bits in rows if bits is not None})
+
+
+def _set_against(part: Part, a: Scores | None, b: Scores | None, level: int | None = None) -> Comparison | None:
     if a is None or b is None:
         return None
     places = sorted(place for place in a.values if place in b.values and level in (None, place[1]))
     if not places:
         return None
-    hits = all(place in side.hits for place in places for side in (a, b))
-    unpacked = [unpack_all([side.hits[place] for place in places]) if hits else None for side in (a, b)]
-    return compare(
-        [a.values[place] for place in places],
-        [b.values[place] for place in places],
-        trial=[place[2] for place in places],
-        hits_a=unpacked[0],
-        hits_b=unpacked[1],
-        bootstrap=bootstrap,
-    )
+    sides = [[side.values[place] for place in places] for side in (a, b)]
+    hits = [tuple(side.hits.get(place) for place in places) for side in (a, b)]
+    trial = [place[2] for place in places]
+
+    def work() -> Comparison:
+        known = all(bits is not None for side in hits for bits in side)
+        hits_a, hits_b = (unpack_all(side) if known else None for side in hits)  # type: ignore[arg-type]
+        return compare(*sides, trial=trial, hits_a=hits_a, hits_b=hits_b, bootstrap=part.bootstrap)
+
+    # Experiments overlap, and rules may choose alike: the same numbers are compared once in a report.
+    kept = part.bootstrap.kept
+    key = (*map(tuple, sides), tuple(trial), *hits)
+    if key not in kept:
+        kept[key] = work()
+    return kept[key]
