@@ -95,8 +95,11 @@ def _leaders(part: Part, metric: str) -> list[Finding]:
     if len(leaders) < 2:
         return []
     told = "; ".join(f"{label(m)} at {_span(tuple(at), levels, metric)}" for m, at in leaders.items())
+    by_level = {level: m for m, at in leaders.items() for level in at}
     shown = "; ".join(
-        f"{level_name(level)}: {label(m)} {means.loc[level][m]:.3f}" for m, at in leaders.items() for level in at
+        f"{level_name(level)}: {label(by_level[level])} {means.loc[level][by_level[level]]:.3f}"
+        for level in levels
+        if level in by_level
     )
     return [
         Finding(
@@ -143,7 +146,8 @@ def _clusters(subject: Subject) -> list[Finding]:
 def _crowded(subject: Subject) -> list[Finding]:
     """Levels at which classes are smaller than neighbourhoods: kNN's accuracy then says little about the graph."""
     few: dict[int, set[int]] = {}
-    first, mixed = "", False
+    where: dict[int, str] = {}  # the first experiment with so many candidates
+    mixed: set[int] = set()
     for part in subject.parts.values():
         sizes = {int(size) for size in part.of("loo")["samples"].unique()}
         if BASE not in part.methods or not sizes:
@@ -152,14 +156,15 @@ def _crowded(subject: Subject) -> list[Finding]:
             small = {size for size in sizes if size != ALL and isinstance(k, int) and size <= k}
             if small:
                 few.setdefault(k, set()).update(small)
-                first, mixed = first or part.experiment, mixed or len(sizes) > 1
-    averages = ", and this dominates averages over levels" if mixed else ""
+                where.setdefault(k, part.experiment)
+                mixed |= {k} if len(sizes) > 1 else set()
     return [
         Finding(
-            f"At {', '.join(map(str, sorted(sizes)))} samples per class a node has more candidates (k_cand = {k}) than "
-            "there are other nodes of its class",
-            f"So {label(BASE)} with equal weights must count votes of other classes there{averages}.",
-            first,
+            f"At {listed([str(size) for size in sorted(sizes)])} samples per class a node has more candidates "
+            f"(k_cand = {k}) than there are other nodes of its class",
+            f"So {label(BASE)} with equal weights must count votes of other classes there"
+            + (", and this dominates averages over levels." if k in mixed else "."),
+            where[k],
         )
         for k, sizes in sorted(few.items())
     ]

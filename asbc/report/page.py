@@ -21,6 +21,7 @@ from asbc.report.sections import (
     hidden_html,
     missing_html,
 )
+from asbc.report.words import named
 
 GENERATOR = "asbc-report"
 
@@ -116,7 +117,7 @@ def _runs(evidence: Evidence) -> str:
         status = record.status
         seconds = f"{status['seconds']:,.0f}" if "seconds" in status else "–"
         count = "0" if record.rows is None else f"{len(record.rows):,}"
-        data = names.get(record.id, f"{status.get('dataset', '?')} · {status.get('encoder', '?')}")
+        data = names.get(record.id, named(str(status.get("dataset", "?")), str(status.get("encoder", "?"))))
         rows.append(
             f'<tr><th scope="row">{escape(record.experiment)}</th><td>{escape(data)}</td>'
             f"<td>{escape(str(status['state']))}</td><td>{count}</td><td>{seconds}</td><td><code>{escape(record.id)}</code></td></tr>"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.evaluate.bootstrap import Bootstrap
-from asbc.report.words import by_size
+from asbc.report.words import by_size, named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,12 +178,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        return f"{self.dataset} · {self.encoder}" + (f" ({self.mark})" if self.mark else "")
+        return named(self.dataset, self.encoder) + (f" ({self.mark})" if self.mark else "")
 
     @property
     def slug(self) -> str:
         """Name that is safe in files and links."""
-        name = "-".join(part for part in (self.dataset, self.encoder, self.mark) if part)
+        name = "-".join(part for part in dict.fromkeys((self.dataset, self.encoder, self.mark)) if part)
         return "".join(c if c.isalnum() else "-" for c in name.lower())
 
     @property

@@ -16,7 +16,7 @@ from asbc.report.markup import gap_html, key_html, table_html, ticks
 from asbc.report.parts import BASE, EXPERIMENTS, WITHOUT_LABELS, Part, Record, Subject
 from asbc.report.style import full_label
 from asbc.report.svg import panel_svg
-from asbc.report.words import by_size, level_name, listed
+from asbc.report.words import by_size, level_name, listed, shortened
 
 HEADINGS = {
     "regimes": "Regimes",
@@ -93,8 +93,7 @@ def _answer(found: Answer, subject: Subject) -> str:
         )
     else:
         verdict, kind = "among the best", "open"
-        told = f"The highest mean; there is {NO_DIFFERENCE} from {listed(alike[:6])}"
-        told += f" and {len(alike) - 6} more." if len(alike) > 6 else "."
+        told = f"The highest mean; there is {NO_DIFFERENCE} from {shortened(alike, 6)}."
     lines = []
     rivals = [other for other in dict.fromkeys([BASE, found.runner_up]) if found.over(other) is not None]
     gaps = {other: gap for other in rivals if (gap := found.over(other)) is not None}

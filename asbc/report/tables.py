@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TASKS = {"loo": "LOO", "lp": "LP", "nmi": "NMI", "ari": "ARI"}
-KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "half NNK, half gaussian"}
+KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + gaussian"}
 
 
 def accuracy(part: Part, metric: str) -> Table:

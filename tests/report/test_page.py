@@ -6,9 +6,12 @@ import pytest
 
 from asbc.report.claims import judge
 from asbc.report.command import PAGE, main, make_report
+from asbc.report.evidence import read_evidence
 from asbc.report.glossary import WORDS
+from asbc.report.hidden import hidden
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.sections import HEADINGS
+from asbc.report.words import shortened
 from asbc.runs.results import ResultsError
 from tests.forked import run
 from tests.report.small import fail_run, rows_of, write_run
@@ -184,10 +187,45 @@ def test_levels_with_more_candidates_than_classmates_are_named(tmp_path):
     rows = [row | {"samples": level, "level": level} for level in (10, 30, 50) for row in rows_of(BOTH, seed=level)]
     write_run(tmp_path / "a", "loo", rows)
     text = make_report([tmp_path / "a"]).read_text()
-    assert (
-        "At 10, 30 samples per class a node has more candidates (k_cand = 30) than there are other nodes of its class"
-        in text
-    )
+    told = "a node has more candidates (k_cand = 30) than there are other nodes of its class"
+    assert f"At 10 and 30 samples per class {told}" in text
     assert "this dominates averages over levels" in text
     write_run(tmp_path / "b", "loo", rows, k_cand=5)
     assert "other nodes of its class" not in make_report([tmp_path / "b"]).read_text()
+
+
+def test_levels_with_more_candidates_than_classmates_lead_to_the_experiment_that_has_them(tmp_path):
+    for k in (5, 60):  # 20 samples per class, no other level
+        write_run(tmp_path, "k_cand", rows_of(BOTH), k_cand=k)
+    write_run(tmp_path, "loo", [*rows_of(BOTH), *rows_of(BOTH, levels=(40,), samples=40)], k_cand=30)
+    (subject,) = read_evidence([tmp_path]).subjects
+    found = {one.text.split("k_cand = ")[1][:2]: one for one in hidden(subject) if "k_cand" in one.text}
+    assert {k: one.experiment for k, one in found.items()} == {"30": "loo", "60": "k_cand"}
+    assert "averages over levels" in found["30"].evidence and "averages" not in found["60"].evidence
+
+
+def test_leaders_are_listed_level_by_level(tmp_path):
+    better = {"knn": 0.7, "nnk_sigma": 0.6}
+    rows = [rows_of(better if level == 2 else BOTH, metric="lp", levels=(level,)) for level in (1, 2, 5)]
+    write_run(tmp_path, "lp", [row for some in rows for row in some])
+    (subject,) = read_evidence([tmp_path]).subjects
+    (told,) = (one for one in hidden(subject) if one.text.startswith("The highest mean"))
+    assert re.findall(r"(\d): (\S+) 0", told.evidence) == [("1", "NNK-σ"), ("2", "kNN"), ("5", "NNK-σ")]
+
+
+def test_an_encoder_with_the_name_of_its_data_set_is_named_once(tmp_path):
+    for name in ("sharp", "up"):
+        write_run(tmp_path, "loo", rows_of(BOTH), dataset="sharp", encoder=name)
+    write_run(tmp_path, "noise", [], dataset="odd", encoder="odd", finish=False)
+    page = make_report([tmp_path], tmp_path / "report")
+    text = page.read_text()
+    assert "sharp · sharp" not in text and "odd · odd" not in text and "<td>odd</td>" in text
+    assert '<h2 class="name">sharp</h2>' in text and '<h2 class="name">sharp · up</h2>' in text
+    assert {p.name for p in (page.parent / "figures").iterdir() if p.is_dir()} == {"sharp", "sharp-up"}
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "a"), (2, "a and b"), (4, "a, b, c and d"), (5, "a, b, c and 2 more"), (0, "")]
+)
+def test_many_words_are_cut_short(count, told):
+    assert shortened(list("abcde")[:count], 3) == told

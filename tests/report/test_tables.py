@@ -45,7 +45,7 @@ def test_rules_are_set_against_the_spectral_one_with_the_same_weights(subject):
     cells = {(row[0], row[1]): row for row in table.rows}
     assert cells["spectral", "gaussian"][3] is None and cells["spectral", "NNK"][3] is None
     assert cells["self tuning", "gaussian"][3] == compare_methods(part.rows, "self_tuning_gaussian", "knn_sigma")
-    assert cells["blend", "half NNK, half gaussian"][3] == compare_methods(part.rows, "blend", "nnk_sigma")
+    assert cells["blend", "NNK + gaussian"][3] == compare_methods(part.rows, "blend", "nnk_sigma")
     assert cells["UMAP", "its own"][3] == compare_methods(part.rows, "umap", "nnk_sigma")
     assert len(table.rows) == len(part.methods)
 
