@@ -42,6 +42,8 @@ def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence
     str
     """
     several = len(findings) > 1
+    labeled = any(found.subject.labeled for found in findings)
+    first = "the best one per task" if labeled else "what can be seen of them without labels"
     names = ", ".join(found.subject.name for found in findings)
     body = [overview_html(findings, multiples)] if several else []
     body += [_subject(found, several) for found in findings]
@@ -62,7 +64,7 @@ def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence
 <body>
 <header><div>
 <h1>Which graph to build, and what the data say</h1>
-<p class="lead">Neighbourhood graphs on {escape(names)}: the best one per task, and the experiments of “Geometry-Aware
+<p class="lead">Neighbourhood graphs on {escape(names)}: {first}, and the experiments of “Geometry-Aware
 Graph Construction via Adaptive Spectral Bandwidth Control”, run again. Every difference is paired by trial and has its
 interval; every verdict is worked out from the numbers on this page.</p>
 {_nav(findings)}

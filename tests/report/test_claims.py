@@ -101,6 +101,25 @@ def test_the_cost_of_the_search_is_measured_by_the_runs(tmp_path, search, rest, 
     assert claim.verdict == verdict and ("of the whole" in claim.evidence) == (search is not None)
 
 
+def timed(search, trials=5, **columns):
+    """Rows with the seconds of a search, trial by trial, and one second for the rest."""
+    return [
+        row | {"search_seconds": search(row["trial"]), "build_seconds": search(row["trial"]) + 1.0}
+        for row in rows_of({"knn": 0.5, "nnk_sigma": 0.6}, trials=trials, **columns)
+    ]
+
+
+def test_a_search_that_all_trials_share_was_timed_once(tmp_path):
+    write_run(tmp_path / "a", "loo", timed(lambda trial: 3.0, samples=0, level=0))
+    claim = one(tmp_path / "a", "Neighbour search dominates")
+    assert claim.verdict == UNKNOWN and "timed once" in claim.evidence and "[" not in claim.evidence
+    # Smaller subsamples that were searched anew in every trial say more.
+    smaller = timed(lambda trial: 0.2 + 0.01 * trial, nodes=70)
+    write_run(tmp_path / "b", "loo", [*timed(lambda trial: 3.0, samples=0, level=0, nodes=400), *smaller])
+    claim = one(tmp_path / "b", "Neighbour search dominates")
+    assert claim.verdict == FAILS and "on 70 nodes: the search takes 0.22 s" in claim.evidence
+
+
 def test_real_results_get_a_verdict_on_everything_that_was_run(subject):
     claims = judge(subject)
     assert not any(claim.missing for claim in claims)

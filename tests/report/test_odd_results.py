@@ -68,6 +68,7 @@ def test_without_labels_the_page_shows_what_there_is_and_offers_what_can_work(tm
     for name in EXPERIMENTS:
         assert (f"experiment={name} " in words + " ") == (name in WITHOUT_LABELS and name != "regimes"), name
     assert "Needs labels, and there are none." in words
+    assert "what can be seen of them without labels" in words and "the best one per task" not in words
 
 
 def test_what_needs_no_labels_is_what_the_configs_say():
