@@ -62,7 +62,8 @@ def find(subject: Subject, told: Told = lambda step: None) -> Findings:
     figures: dict[str, Figure] = {}
     for name, part in subject.parts.items():
         made = [make(part) for make in TABLES[name]] if name in TABLES else _plain(subject, name)
-        tables[name] = [table for table in made if len(table.header) > 1]  # names alone: nothing was scored
+        filled = [table.filled() for table in made]
+        tables[name] = [table for table in filled if len(table.header) > 1]  # names alone: nothing was scored
         figure = FIGURES[name](part) if name in FIGURES and drawable(subject, name) else None
         if figure is not None and figure.panels:
             figures[name] = figure

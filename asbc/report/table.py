@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from asbc.evaluate.comparison import Comparison
@@ -35,6 +35,12 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     less_is_better: bool = False
+
+    def filled(self) -> Table:
+        """The table without columns that have nothing in any row, as accuracies where there are no labels."""
+        kept = [i for i in range(len(self.header)) if not self.rows or any(row[i] is not None for row in self.rows)]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, header=[self.header[i] for i in kept], rows=rows)
 
     def text(self) -> list[list[str]]:
         """Cells as plain text."""

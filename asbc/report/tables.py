@@ -74,7 +74,7 @@ def gamma(part: Part) -> Table:
             [
                 f"{value:g}",
                 _mean(usual, "loo"),
-                _number(at_gamma(value, "loo"), 3),
+                _number(at_gamma(value, "loo"), 3) if part.has("loo") else None,
                 None if value == base else contrasts.across(part, "nnk_sigma", value, base, "loo"),
                 _mean(at, "rank_median", 1),
                 _number(at_gamma(value, "rank_median"), 1),

@@ -3,6 +3,7 @@ import pytest
 
 from asbc.evaluate.comparison import Comparison, compare_methods
 from asbc.report.evidence import read_evidence
+from asbc.report.findings import find
 from asbc.report.paper import at_gamma, paper
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES, accuracy, gamma, regret, selectors
@@ -58,3 +59,13 @@ def test_regret_is_what_the_experiment_measured(subject):
     assert np.isclose(found["spectral", "NNK"], measured["nnk_sigma"])
     assert np.isclose(found["perplexity", "gaussian"], measured["perplexity_gaussian"])
     assert table.less_is_better
+
+
+def test_columns_with_nothing_in_them_are_left_out(tmp_path):
+    for value in (0.5, 1.0):
+        rows = [row | {"metric": "rank_median", "value": 7.0} for row in rows_of({"nnk_sigma": 0.5})]
+        write_run(tmp_path, "gamma", rows, bandwidth={"gamma": value, "n_grid": 12})
+    (subject,) = read_evidence([tmp_path]).subjects
+    (table,) = find(subject).tables["gamma"]
+    assert list(table.header) == ["γ", "median r", "paper"] and [row[0] for row in table.rows] == ["0.5", "1"]
+    assert all(cell is not None for row in table.rows for cell in row)
