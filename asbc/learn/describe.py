@@ -169,7 +169,7 @@ class Description:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<tr><th style='text-align:left;white-space:nowrap'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
             for name, text in self.lines()
         )

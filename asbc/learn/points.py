@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,10 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def check_vectors(self, X: ArrayLike | None, *, reset: bool) -> NDArray[np.floating]:
         """X as scikit-learn checks it, and with `reset` its number and names of features remembered."""
+        if isinstance(X, str | PathLike):
+            raise TypeError(
+                f"X must be vectors; got a path, {str(X)!r}. GraphClassifier(graph=...) takes a graph folder."
+            )
         if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
             as_vectors(X)  # says more than scikit-learn would
         return validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)

@@ -137,6 +137,9 @@ def test_a_graph_from_disk_or_in_memory(digits, shown, tmp_path):
             model.predict(X)
     with pytest.raises(ValueError, match="y must have one entry per node: 700 wanted, got 699"):
         asbc.GraphClassifier(graph=tmp_path / "built").fit(None, labels[1:])
+    for model in (asbc.GraphClassifier(), asbc.NeighborVote()):
+        with pytest.raises(TypeError, match=r"X must be vectors; got a path, .*graph=\.\.\.\) takes a graph folder"):
+            model.fit(tmp_path / "built", labels)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "plan.json").write_text("{}")
     with pytest.raises(GraphFileError, match="not finished"):

@@ -80,6 +80,7 @@ def test_report_in_text_and_html(data, builder):
     for name in ("vectors", "dimension", "effective rank", "hubness", "components", "duplicates", "outliers"):
         assert f"{name}:" in text and f">{name}</th>" in page
     assert "100.0% right" in text or "99." in text
+    assert page.count("white-space:nowrap") == page.count("<th")  # names stay in one line however long the text is
     assert page.startswith("<table>") and page.count("<tr>") == len(text.splitlines()) == 8
 
 
