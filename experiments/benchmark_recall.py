@@ -5,8 +5,9 @@
     python experiments/benchmark_recall.py --costs                what exact search and lists cost, as asbc reckons it
 
 For vectors of several kinds, ``search="auto"`` and exact search take turns in one process; wall and CPU time are those
-of a whole call. Where exact search is chosen, the time that it takes to decide is measured by itself too: the search
-then takes that much more than exact search, and the rest of their difference is chance. Recall is counted on all nodes.
+of a whole call. Where exact search is chosen, the time that it takes to decide is measured by itself too, less what
+exact search is spared because outlines were tried already: the search then takes that much more than exact search, and
+the rest of their difference is chance. Recall is counted on all nodes.
 A target counts as reached if the 95% interval of the search's own estimate, which it takes on a sample of nodes, goes
 up to it. Results go to benchmark_recall.json, and the table of docs/scale.md comes from there (--docs docs/scale.md).
 """
@@ -14,6 +15,7 @@ up to it. Results go to benchmark_recall.json, and the table of docs/scale.md co
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import time
@@ -28,9 +30,13 @@ from rich.table import Table
 from scipy.optimize import nnls
 
 import asbc
-from asbc.neighbors.glance import draw_some, share_multiplied
+from asbc.neighbors.exact import FEW_SPARE
+from asbc.neighbors.glance import draw_some, try_outlines
+from asbc.neighbors.outline import best_outlining
+from asbc.neighbors.products import squared_lengths
 from asbc.neighbors.recall import nodes_measured
-from asbc.neighbors.search import build_index
+from asbc.neighbors.search import build_index, find_rows
+from asbc.outofcore.driver import BLOCK_NODES
 
 K = 30
 TARGETS = (0.90, 0.95, 0.98, 0.99)
@@ -89,7 +95,7 @@ def measure(name, X, rounds):
             results = {name: timed(calls[name]) for name in sorted(calls, reverse=bool(number % 2))}
             found, ours = results["auto"]
             turns.append((ours, results["exact"][1]))
-        decided = [timed(lambda target=target: build_index(X, K, "auto", {}, target))[1][0] for _ in range(rounds)]
+        decided, spared = deciding(X, target, rounds)
         hits = (found.distances <= farthest).mean(axis=1)
         lists = found.recall is not None
         error = 1.96 * float(hits.std(ddof=1)) / np.sqrt(nodes_measured(len(X)))
@@ -106,6 +112,7 @@ def measure(name, X, rounds):
                 "half_width": error,
                 "reached": bool(estimate + error >= target),
                 "deciding": None if lists else decided,
+                "spared": None if lists else spared,
                 "seconds": [turn[0][0] for turn in turns],
                 "cpu": [turn[0][1] for turn in turns],
                 "exact_seconds": [turn[1][0] for turn in turns],
@@ -117,37 +124,60 @@ def measure(name, X, rounds):
     return rows
 
 
-def measure_costs(sets, rounds):
-    """LOOK and FILED of asbc.neighbors.tuning, which predict whether lists or exact search is the quicker.
+def deciding(X, target, rounds):
+    """Seconds of every round that it takes to decide, and that exact search is then spared: it knows the outlines."""
+    decided, spared = [], []
+    rows = X - X.mean(axis=0)
+    half = 0.5 * squared_lengths(rows)
+    for _ in range(rounds):
+        (_, decision), (seconds, _) = timed(lambda: build_index(X, K, "auto", {}, target))
+        decided.append(seconds)
+        tried = decision.outlining is not None
+        spared.append(timed(lambda: best_outlining(rows, half, K + 1 + FEW_SPARE))[1][0] if tried else 0.0)
+    return decided, spared
 
-    Times of both, on the sets that are given, with few and many lists looked at, are explained by four numbers: what a
-    multiplication takes, what it takes to look at a product, and what a row takes besides, for each of its numbers, in
-    exact search and in lists.
+
+def search_blocks(X):
+    """Exact search as asbc-build does it, one block after another."""
+    for start in range(0, len(X), BLOCK_NODES):
+        find_rows(X, np.arange(start, min(start + BLOCK_NODES, len(X))), None, K)
+
+
+def measure_costs(sets, rounds):
+    """The numbers of asbc.neighbors.tuning, which predict whether lists or exact search is the quicker.
+
+    Times of both, on the sets that are given, of all rows together and in blocks, with few and many lists looked at,
+    are explained by what a multiplication takes, what it takes to look at a product in exact search and in lists, what
+    a row takes besides, for each of its numbers, in exact search and in lists, and what lists take for each row.
     """
     known, seconds, told = [], [], []
     for name, make in sets:
         X = make()
         n, d = X.shape
-        share = share_multiplied(*draw_some(X, K, 0))
-        kinds = [("exact", {}, n / 2 * share * d, n / 2)]
+        share = min(1.0, try_outlines(*draw_some(X, K, 0)).cost)
+        # A kind of search: its call; per row, the rows that it is compared with, and those of them in lists.
+        kinds = [
+            ("exact", functools.partial(asbc.search_neighbors, X, K), n / 2, 0),
+            ("exact in blocks", functools.partial(search_blocks, X), n, 0),
+        ]
         for n_probe in (4, 16, 48):
             index = build_index(X, K, "ivf", {"n_probe": n_probe})[0]
-            rows = float(np.diff(index.starts)[index.probes].sum(axis=1).mean())
-            compared = rows + len(index.centroids) + nodes_measured(n)
-            kinds.append((f"{n_probe} lists", {"search": "ivf", "n_probe": n_probe}, compared * d, compared))
-        for kind, options, multiplied, looked in kinds:
-            taken = np.median(
-                [timed(lambda o=options, X=X: asbc.search_neighbors(X, K, **o))[1][0] for _ in range(rounds)]
-            )
-            known.append([n * multiplied, n * looked, n * d * (kind == "exact"), n * d * (kind != "exact")])
-            seconds.append(taken)
+            listed = float(np.diff(index.starts)[index.probes].sum(axis=1).mean())
+            lists = functools.partial(asbc.search_neighbors, X, K, search="ivf", n_probe=n_probe)
+            kinds.append((f"{n_probe} lists", lists, listed + len(index.centroids) + nodes_measured(n), listed))
+        for kind, call, compared, listed in kinds:
+            multiplied = compared * d * (share if kind == "exact" else 1.0)
+            known.append([multiplied, compared - listed, listed, d * (not listed), d * bool(listed), bool(listed)])
+            known[-1] = [n * each for each in known[-1]]
+            seconds.append(min(timed(call)[1][0] for _ in range(rounds)))  # what others run makes it longer only
             told.append(f"{n:,} x {d} {name}, {kind}")
     known, seconds = np.array(known, float), np.array(seconds)
     found = nnls(known / seconds[:, None], np.ones(len(seconds)))[0]
     for line, true, guess in zip(told, seconds, known @ found, strict=True):
-        print(f"{line:50s} {true:7.2f} s, by the rule {guess:7.2f} s")
-    each, look, exact, lists = found
-    print(f"LOOK {look / each:.0f}, FILED {(lists - exact) / each:.0f}; a multiplication takes {each * 1e12:.1f} ps")
+        print(f"{line:50s} {true:7.2f} s, by the rule {guess:7.2f} s ({guess / true - 1:+.0%})")
+    look, scan, prepared, filed_number, filed = found[1:] / found[0]
+    print(f"LOOK {look:.0f}, SCAN {scan:.0f}, PREPARED {prepared - filed_number:.0f}, FILED {filed:.0f}")
+    print(f"A multiplication takes {found[0] * 1e12:.1f} ps.")
 
 
 def ratio(row, kind):
@@ -166,7 +196,9 @@ def cells(row):
         f"{row['recall']:.4f}",
         estimate,
         "yes" if row["reached"] else "no",
-        f"{np.median(row['deciding']) / np.median(row['exact_seconds']):.3f}" if row["deciding"] else "",
+        f"{(np.median(row['deciding']) - np.median(row['spared'])) / np.median(row['exact_seconds']):.3f}"
+        if row["deciding"]
+        else "",
         ratio(row, "seconds"),
         ratio(row, "cpu"),
     )

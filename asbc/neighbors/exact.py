@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import all_distances, listed_distances
 from asbc.kernels.topk import settle
+from asbc.neighbors.outline import Outlining
 from asbc.neighbors.products import Shifted, near_together, nearest_candidates, rounding_error
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
@@ -23,7 +24,7 @@ MOST_SINGLE = 1e37  # differences up to that do not overflow in single precision
 TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
 
 
-def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbors:
+def search_exactly(X: Floats, k: int, queries: Floats | None = None, outlining: Outlining | None = None) -> Neighbors:
     """The k nearest rows of X to each row of X itself, or to each query, by euclidean distance.
 
     Matrix products in single precision propose candidates, distances in double precision decide, and a bound on
@@ -38,6 +39,8 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
         Neighbours per node or query.
     queries : (m, d) array or None, default=None
         None searches for the neighbours of the rows of X, none of which is its own neighbour.
+    outlining : Outlining or None, default=None
+        What is known of outlines of X, so that it need not be found again. The answer does not depend on it.
 
     Returns
     -------
@@ -57,7 +60,9 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     distances = np.empty((len(Q), k))
     open_rows = np.arange(len(Q))
     for dtype, many in ((np.float32, False), (np.float32, True), (np.float64, False)):
-        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances)
+        open_rows = _search_filtered(
+            X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances, outlining
+        )
     for row in open_rows:  # so many rows are equally far that the candidates do not hold all: compare with every row
         squared = all_distances(X, Q[row])
         if queries is None:
@@ -68,7 +73,7 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
-def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distances):
+def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distances, outlining):
     """Fill in the answers for those of `rows` that products of this precision settle; return the other rows.
 
     Of each row of Q the `wanted` nearest and some more candidates, or `many` more, are found by matrix products;
@@ -89,7 +94,7 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distan
     largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
     few = FEW_SPARE if largest <= EVEN * lengths.mean() else SOME_SPARE
     kept = min(wanted + (MANY_SPARE if many else min(few, wanted // 2 + 4)), n)
-    values, ids = nearest_candidates(columns, queries, kept)
+    values, ids = nearest_candidates(columns, queries, kept, outlining)
     if order is not None:
         back = np.argsort(order)
         values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.neighbors.lists import check_spread
-from asbc.neighbors.outline import best_outline
+from asbc.neighbors.outline import Outlining, best_outlining
 from asbc.neighbors.products import TILE, on_threads, squared_lengths
 from asbc.validation import Floats
 
 FEWEST_ROWS, MOST_ROWS = 2048, 65536  # rows that stand for all, at least and at most
-NODES = 256  # those of them whose neighbours are looked for
-ROUNDS = 2  # of k-means: around rows drawn at random, lists would hold far too many rows
+NEIGHBORS, FEWEST_NODES = 256, 128  # neighbours that are looked for, and nodes that they are looked for of, at least
 NODES_TOGETHER = 64  # nodes that are compared with the other rows together
 
 
@@ -53,15 +52,16 @@ def share_looked_at(some: NDArray[np.float32], near: int, n_lists: int, recall: 
     seed : int
     """
     rng = np.random.default_rng([seed, len(some), 3])
-    nodes = np.sort(rng.choice(len(some), min(NODES, len(some)), replace=False))
+    count = max(FEWEST_NODES, NEIGHBORS // near)
+    nodes = np.sort(rng.choice(len(some), min(count, len(some)), replace=False))
     centroids = some[np.sort(rng.choice(len(some), min(n_lists, len(some)), replace=False))]
+    # One round of k-means: around rows drawn at random, lists would hold far too many rows.
+    labels = _nearest(some, centroids)
     ones, ends = np.ones_like(some[:, 0]), np.arange(len(some) + 1)
-    for _ in range(ROUNDS):
-        labels = _nearest(some, centroids)
-        members = sparse.csr_array((ones, labels, ends), shape=(len(some), len(centroids)))
-        counts = np.bincount(labels, minlength=len(centroids))
-        present = counts > 0
-        centroids[present] = (members.T @ some)[present] / counts[present, None]
+    members = sparse.csr_array((ones, labels, ends), shape=(len(some), len(centroids)))
+    counts = np.bincount(labels, minlength=len(centroids))
+    present = counts > 0
+    centroids[present] = (members.T @ some)[present] / counts[present, None]
     labels = _nearest(some, centroids)
     held = np.bincount(labels, minlength=len(centroids)) / len(some)
 
@@ -98,14 +98,9 @@ def _nearest(rows: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArr
     return nearest
 
 
-def share_multiplied(some: NDArray[np.float32], near: int) -> float:
-    """What the products of exact search cost with the best outlines, where those of whole rows cost 1."""
-    cost = 1.0
-
-    def try_outlines(_):
-        nonlocal cost
-        found = best_outline(some, 0.5 * squared_lengths(some), near + 1)  # a row is the nearest to itself
-        cost = 1.0 if found is None else min(1.0, found[1])
-
-    on_threads([None], try_outlines)
-    return cost
+def try_outlines(some: NDArray[np.float32], near: int) -> Outlining:
+    """The best outlines for exact search of all rows, judged by those that :func:`draw_some` gives."""
+    found = []
+    half = 0.5 * squared_lengths(some)
+    on_threads([near + 1], lambda kept: found.append(best_outlining(some, half, kept)))  # a row is nearest to itself
+    return found[0]

@@ -9,6 +9,7 @@ for the few pairs that are left are the rows themselves multiplied.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,25 @@ OUTLINES_WORTH = 0.8  # outlines are used where they cost at most this share of 
 OUTLINED_ROWS = 2048  # rows whose outlines are worked out together
 
 
-def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArray[np.float64] | None:
+@dataclass(frozen=True)
+class Outlining:
+    """A way to outline rows, and what it costs.
+
+    Attributes
+    ----------
+    directions : (d, m) float64 or None
+        None where rows are too short, or too few, to be outlined.
+    cost : float
+        Of the products, where those of whole rows cost 1.
+    """
+
+    directions: NDArray[np.float64] | None = None
+    cost: float = 1.0
+
+
+def find_directions(
+    rows: NDArray[Any], half: NDArray[Any], kept: int, known: Outlining | None = None
+) -> NDArray[np.float64] | None:
     """The directions (d, m) that make finding the `kept` nearest of each row the quickest; None for no outlines.
 
     Parameters
@@ -34,6 +53,8 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
     rows : (n, d), half : (n,)
         The rows, seen from about their mean, and half their squared lengths.
     kept : int
+    known : Outlining or None, default=None
+        The best one, if it has been found before.
 
     Returns
     -------
@@ -41,21 +62,24 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
         Chosen on samples. It decides how long the search takes, and nothing else.
     """
     n, d = rows.shape
-    if float(n) * n * d < FEWEST_PRODUCTS:
-        return None
-    best = best_outline(rows, half, kept)
-    return best[0] if best is not None and best[1] < OUTLINES_WORTH else None
+    if known is None:
+        if not worth_finding(n, d):
+            return None
+        known = best_outlining(rows, half, kept)
+    return known.directions if known.cost < OUTLINES_WORTH else None
 
 
-def best_outline(rows: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDArray[np.float64], float] | None:
-    """The directions (d, m) whose outlines cost the least, and what they cost, where the rows' own products cost 1.
+def worth_finding(n: int, d: int) -> bool:
+    """Whether n rows of d numbers have so many products that exact search looks for outlines."""
+    return float(n) * n * d >= FEWEST_PRODUCTS
 
-    The parameters are those of :func:`find_directions`. None where rows are too short or too few for outlines.
-    """
+
+def best_outlining(rows: NDArray[Any], half: NDArray[Any], kept: int) -> Outlining:
+    """The directions whose outlines cost the least. The parameters are those of :func:`find_directions`."""
     n, d = rows.shape
     lengths = [m for m in LADDER if m <= d // 2]
     if kept >= n or not lengths:
-        return None
+        return Outlining()
     rng = np.random.default_rng(0)
     seen, tried = (np.sort(rng.choice(n, min(n, count), replace=False)) for count in (DIRECTION_ROWS, TRIED_ROWS))
     directions = _main_directions(rows[seen], lengths[-1], rng)
@@ -68,7 +92,7 @@ def best_outline(rows: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDA
         possible = half[tried, None] + half[seen] - products < limits
         costs.append((m + 1) / d + ALONE * float(possible.mean()))
     best = int(np.argmin(costs))
-    return np.ascontiguousarray(directions[:, : lengths[best]]), costs[best]
+    return Outlining(np.ascontiguousarray(directions[:, : lengths[best]]), costs[best])
 
 
 def _main_directions(rows: NDArray[Any], m: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 from asbc.kernels.near import ABREAST
 from asbc.kernels.threads import work_together
 from asbc.kernels.topk import keep_nearest
-from asbc.neighbors.outline import OUTLINED_ROWS, find_directions, outline_some
+from asbc.neighbors.outline import OUTLINED_ROWS, Outlining, find_directions, outline_some
 from asbc.validation import Floats
 
 TILE = 512  # rows, and columns, of a tile at most: one megabyte of products, which stays in the cache of a core
@@ -124,7 +124,9 @@ def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np
     return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
 
 
-def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def nearest_candidates(
+    rows: Shifted, queries: Shifted | None, kept: int, outlining: Outlining | None = None
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """The `kept` rows nearest to each query, by products in the precision of the rows.
 
     Parameters
@@ -133,6 +135,8 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
     queries : Shifted, m of them, or None
         None takes the rows themselves (m = n, without padding), each of which is then its own candidate too.
     kept : int
+    outlining : Outlining or None, default=None
+        The best one for all rows, if it is known.
 
     Returns
     -------
@@ -164,7 +168,7 @@ def nearest_candidates(rows: Shifted, queries: Shifted | None, kept: int) -> tup
     if queries is None:
         height = size = min(TILE, max(64, -(-n // (4 * threads * ABREAST)) * ABREAST))
         whole = WHOLE_TURNS * -(-n // size)
-        outlines = _outlines(rows, m, kept)
+        outlines = _outlines(rows, m, kept, outlining)
         pairs = Pairs(_nearest_first(rows.vectors, size))
 
         def work(_):
@@ -234,11 +238,11 @@ def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:
     return list(zip(first[turn].tolist(), second[turn].tolist(), strict=True))
 
 
-def _outlines(rows: Shifted, n: int, kept: int) -> NDArray[np.float32] | None:
+def _outlines(rows: Shifted, n: int, kept: int, known: Outlining | None) -> NDArray[np.float32] | None:
     """Outlines of the rows, of which the last ones beyond n are padding; None where they would not save time."""
     if rows.half.dtype != np.float32:
         return None
-    directions = find_directions(rows.vectors[:n], rows.half[:n], kept)
+    directions = find_directions(rows.vectors[:n], rows.half[:n], kept, known)
     if directions is None:
         return None
     out = np.empty((len(rows.vectors), directions.shape[1] + 1), np.float32)

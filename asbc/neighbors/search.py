@@ -145,9 +145,10 @@ def search_approximately(
             raise ValueError(
                 "search='nn_descent' finds the neighbours of the rows of X only; use 'ivf' or 'hnsw' for queries."
             )
-    index, decision = build_index(X, k, search, options, recall, seed)
+    asked = None if queries is None else len(queries)
+    index, decision = build_index(X, k, search, options, recall, seed, asked)
     if index is None:
-        return search_exactly(X, k, queries)
+        return search_exactly(X, k, queries, decision.outlining)
     source = X if queries is None else queries
     indices = np.empty((len(source), k), np.int64)
     distances = np.empty((len(source), k))
@@ -166,17 +167,25 @@ def search_approximately(
     return Neighbors(indices, distances, first=0 if queries is None else None, recall=reached.value)
 
 
-def build_index(X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0):
+def build_index(
+    X: Floats,
+    k: int,
+    search: str,
+    options: Mapping[str, Any],
+    recall: float = RECALL,
+    seed: int = 0,
+    asked: int | None = None,
+):
     """An index in memory, which has the method ``candidates(X, vectors, rows, wanted)``, and the decision for it.
 
     Of the `vectors` (m, d), which are the `rows` (m,) of X or queries if that is None, it proposes about `wanted`
     candidates each: ids (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them. The
-    index is None where exact search costs less.
+    index is None where exact search costs less: of all rows together, or of so many queries (`asked`).
     """
     settings = check_search(search, len(X), options)
     if search in ("auto", "ivf"):
         lists = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
-        decision = decide_lists(X, k, search, settings, recall, seed, lists)
+        decision = decide_lists(X, k, search, settings, recall, seed, lists, asked)
         if decision.search == "exact":
             return None, decision
         return InvertedLists.build(X, lists(), decision.options["n_probe"]), decision

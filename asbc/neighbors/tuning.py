@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.neighbors.exact import exact_distances
-from asbc.neighbors.glance import draw_some, share_looked_at, share_multiplied
+from asbc.neighbors.glance import draw_some, share_looked_at, try_outlines
 from asbc.neighbors.lists import nearest_lists
+from asbc.neighbors.outline import Outlining, worth_finding
 from asbc.neighbors.recall import nodes_measured, recall_of
 from asbc.validation import Floats
 
 FEWEST_TRIED, MOST_TRIED = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
 # What a search costs is told in multiplications, as large matrix products do them. To look at a product, whether its
-# two rows are near, and to keep it if so, costs LOOK of them. To train lists, file a row in them and settle its
-# candidates costs FILED for each of its numbers, beyond what exact search does for a row. These two explain measured
-# times best, mostly within a fifth (experiments/benchmark_recall.py --costs).
-LOOK = 210.0
-FILED = 4800.0
+# two rows are near, and to keep it if so, costs LOOK of them in exact search, and SCAN in lists, whose products are
+# smaller. Exact search first puts rows in order, PREPARED for each of their numbers beyond what lists take; and these
+# are trained, filed and tuned, FILED for each row. The four explain measured times, mostly within a fifth
+# (experiments/benchmark_recall.py --costs).
+LOOK = 80.0
+SCAN = 260.0
+PREPARED = 4000.0
+FILED = 590_000.0
 # Lists are trained where they are expected to cost at most this share of exact search. It leaves room for what is
 # expected of the two to be off by a fifth each.
 LISTS_WORTH = 0.6
@@ -45,11 +49,18 @@ class Decision:
         All options of that search.
     target : float or None
         The recall that they were chosen for; None if exact, or if they were given.
+    outlining : Outlining or None
+        What was learned of outlines, which exact search then need not find; None if it finds them itself.
     """
 
     search: str
     options: Mapping[str, int] = field(default_factory=dict)
     target: float | None = None
+    outlining: Outlining | None = field(default=None, compare=False, repr=False)
+
+    def written(self) -> dict[str, Any]:
+        """What is kept of it in a file: all but outlines, which only a search in memory takes."""
+        return {"search": self.search, "options": dict(self.options), "target": self.target}
 
 
 @dataclass(frozen=True)
@@ -123,22 +134,25 @@ def nodes_tuned_on(n: int) -> int:
     return max(FEWEST_TRIED, min(MOST_TRIED, n // 200))
 
 
-def cost_of_exact(n: int, d: int, share: float) -> float:
-    """What exact search costs, in multiplications per row of X (n, d).
+def cost_of_exact(n: int, d: int, asked: int | None = None, share: float = 1.0) -> float:
+    """What exact search costs, in multiplications, among the rows of X (n, d).
 
-    A product serves both of its rows. It takes `share` of its d multiplications, the rest of which outlines spare, and
-    is then looked at.
+    Of all rows together (`asked` is None), a product serves both of its rows, and takes `share` of its d
+    multiplications: outlines spare the rest. Otherwise each of the vectors asked for is multiplied with every row.
     """
-    return n / 2 * (share * d + LOOK)
+    products = n * n / 2 * (share * d + LOOK) if asked is None else asked * n * (d + LOOK)
+    return products + n * PREPARED * d
 
 
-def cost_of_lists(n: int, d: int, n_lists: int, candidates: float) -> float:
-    """What inverted lists cost, in multiplications per row of X (n, d), where a node has so many candidates.
+def cost_of_lists(n: int, d: int, n_lists: int, candidates: float, asked: int | None = None) -> float:
+    """What inverted lists of the rows of X (n, d) cost, in multiplications, where they give so many candidates.
 
-    A row is also compared with every centroid, and with the nodes that the recall is tuned and measured on.
+    To each of the vectors asked for, that is, which are all rows if `asked` is None. Every row is also compared with
+    every centroid, and with the nodes that the recall is tuned and measured on.
     """
-    compared = candidates + n_lists + nodes_tuned_on(n) + nodes_measured(n)
-    return compared * (d + LOOK) + FILED * d
+    compared = n_lists + nodes_tuned_on(n) + nodes_measured(n)
+    scanned = (n if asked is None else asked) * candidates
+    return n * compared * (d + LOOK) + scanned * (d + SCAN) + n * FILED
 
 
 def decide_lists(
@@ -149,6 +163,7 @@ def decide_lists(
     recall: float,
     seed: int,
     centroids: Callable[[], NDArray[np.float32]],
+    asked: int | None = None,
 ) -> Decision:
     """Whether to search exactly or by inverted lists, and how many of them each node looks at.
 
@@ -163,28 +178,38 @@ def decide_lists(
     seed : int
     centroids : function
         Called if lists seem worth it, for their centroids.
+    asked : int or None, default=None
+        How many vectors exact search would compare with every row: queries, or all rows block by block. None if it
+        would search all rows together, which takes half the products, or less.
     """
     if "n_probe" in settings:
         return Decision("ivf", settings)
     if search == "auto" and len(X) <= EXACT_ROWS:
         return Decision("exact")
     n, d = X.shape
+    if cost_of_lists(n, d, settings["n_lists"], k, asked) > LISTS_WORTH * cost_of_exact(n, d, asked):
+        return Decision("exact")  # whatever the rows are
     some, near = draw_some(X, k, seed)
-    exact = functools.cache(lambda: cost_of_exact(n, d, share_multiplied(some, near)))
+    outlining = None
 
     def dearer(candidates, limit):
         """Whether lists cost more than so many times exact search. What outlines spare is tried only if it decides."""
-        lists = cost_of_lists(n, d, settings["n_lists"], candidates)
-        if lists <= limit * cost_of_exact(n, d, 0.0):
+        nonlocal outlining
+        lists = cost_of_lists(n, d, settings["n_lists"], candidates, asked) / limit
+        if asked is not None or lists > cost_of_exact(n, d):
+            return lists > cost_of_exact(n, d, asked)
+        if lists <= cost_of_exact(n, d, share=0.0):
             return False
-        return lists > limit * cost_of_exact(n, d, 1.0) or lists > limit * exact()
+        outlining = outlining or try_outlines(some, near)
+        return lists > cost_of_exact(n, d, share=min(1.0, outlining.cost))
 
-    if dearer(n * share_looked_at(some, near, settings["n_lists"], recall, seed), LISTS_WORTH):
-        return Decision("exact")
-    tuning = tune_probes(X, centroids(), k, recall, seed)
-    if dearer(tuning.candidates, 1.0):
-        return Decision("exact")
-    return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
+    if not dearer(n * share_looked_at(some, near, settings["n_lists"], recall, seed), LISTS_WORTH):
+        tuning = tune_probes(X, centroids(), k, recall, seed)
+        if not dearer(tuning.candidates, 1.0):
+            return Decision("ivf", {**settings, "n_probe": tuning.n_probe}, recall)
+    if asked is None and outlining is None and worth_finding(n, d):
+        outlining = try_outlines(some, near)  # in less time than exact search takes to find them among all rows
+    return Decision("exact", outlining=outlining)
 
 
 def decide_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float, seed: int, index) -> Decision:

@@ -283,7 +283,7 @@ class _Build:
         """Write down how to search, unless an earlier start has."""
         path = self.job.scratch / "search.json"
         if not path.is_file():
-            write_json(path, asdict(decision))
+            write_json(path, decision.written())
 
     def _decide_lists(self, settings: Mapping[str, int], seed: int) -> None:
         job, plan = self.job, self.plan
@@ -296,7 +296,12 @@ class _Build:
 
         if not (job.scratch / "search.json").is_file():
             with self.progress.step("tune"):
-                self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
+                # Blocks are searched apart, so that exact search compares each node with every other.
+                asked = plan["n"]
+                decision = decide_lists(
+                    job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids, asked
+                )
+                self._decided(decision)
         if job.search["search"] == "ivf":
             centroids()
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from asbc.neighbors.exact import exact_distances
-from asbc.neighbors.glance import draw_some, share_looked_at, share_multiplied
+from asbc.neighbors.glance import draw_some, share_looked_at, try_outlines
 from asbc.neighbors.lists import nearest_lists, train_centroids
-from asbc.neighbors.outline import best_outline
+from asbc.neighbors.outline import best_outlining
 from asbc.neighbors.products import squared_lengths
 
 
@@ -62,26 +62,26 @@ def test_more_recall_takes_more_rows():
 def test_outlines_spare_products_where_rows_lie_along_few_directions():
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(3000, 10)) @ rng.normal(size=(10, 100)) + 0.01 * rng.normal(size=(3000, 100))
-    for X, least, most in ((flat, 0.1, 0.5), (rng.normal(size=(3000, 100)), 1.0, 1.0), (flat[:, :20], 1.0, 1.0)):
-        some, near = draw_some(X, 30, 0)
-        assert least <= share_multiplied(some, near) <= most
+    round_, short = rng.normal(size=(3000, 100)), flat[:, :20]
+    for X, least, most in ((flat, 0.1, 0.5), (round_, 1.0, np.inf), (short, 1.0, 1.0)):
+        assert least <= try_outlines(*draw_some(X, 30, 0)).cost <= most
 
 
 @pytest.mark.parametrize("n", [20_000, 70_000])
 def test_a_sample_of_rows_tells_what_outlines_of_all_spare(n):
     X = (np.random.default_rng(0).normal(size=(n, 96)) * np.arange(1, 97) ** -1.0).astype(np.float32)
     X -= X.mean(axis=0)
-    true = best_outline(X, 0.5 * squared_lengths(X), 30)[1]
-    assert true / 1.3 < share_multiplied(*draw_some(X, 30, 0)) < 1.3 * true < 1
+    true = best_outlining(X, 0.5 * squared_lengths(X), 30).cost
+    assert true / 1.3 < try_outlines(*draw_some(X, 30, 0)).cost < 1.3 * true < 1
 
 
 def test_threads_do_not_change_what_is_told():
     some, near = draw_some(clusters(0.7), 20, 0)
-    told = share_looked_at(some, near, 128, 0.95, 0), share_multiplied(some, near)
+    told = share_looked_at(some, near, 128, 0.95, 0), try_outlines(some, near).cost
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        assert (share_looked_at(some, near, 128, 0.95, 0), share_multiplied(some, near)) == told
+        assert (share_looked_at(some, near, 128, 0.95, 0), try_outlines(some, near).cost) == told
     finally:
         numba.set_num_threads(before)
 

@@ -83,6 +83,7 @@ def test_cosine_and_float16(X):
     assert (found.indices == wanted.indices).all()
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("scale", [1e-30, 1e20, 1e60])
 def test_lists_refuse_numbers_whose_squares_single_precision_cannot_hold(X, scale):
     with pytest.raises(ValueError, match=r"X must spread between 1e-15 and 1e15 for search='ivf'.*Scale it"):

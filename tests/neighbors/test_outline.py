@@ -5,6 +5,7 @@ import pytest
 
 import asbc
 from asbc.neighbors import outline, products
+from asbc.neighbors.exact import search_exactly
 
 
 @pytest.fixture
@@ -47,6 +48,21 @@ def test_a_search_with_outlines_has_the_same_bits(name, always, monkeypatch):
     monkeypatch.setattr("asbc.neighbors.products.find_directions", lambda *rest: None)
     monkeypatch.setattr("asbc.neighbors.exact.near_together", lambda *rest: None)
     plain = asbc.search_neighbors(X, 20)
+    assert np.array_equal(found.indices, plain.indices)
+    assert np.array_equal(found.distances, plain.distances)
+
+
+@pytest.mark.parametrize("cost", [0.1, 2.0], ids=["worth it", "not worth it"])
+def test_known_outlines_are_taken_and_change_no_bits(cost, monkeypatch):
+    X = decaying(900, 48)
+    plain = search_exactly(X, 20)
+    directions = np.linalg.qr(np.random.default_rng(1).normal(size=(48, 16)))[0]
+    made = []
+    outline_some = outline.outline_some
+    monkeypatch.setattr(products, "WHOLE_TURNS", 0)
+    monkeypatch.setattr(products, "outline_some", lambda *rest: made.append(rest[2]) or outline_some(*rest))
+    found = search_exactly(X, 20, outlining=outline.Outlining(directions, cost))
+    assert len(made) == (cost < 1) and all(used is directions for used in made)
     assert np.array_equal(found.indices, plain.indices)
     assert np.array_equal(found.distances, plain.distances)
 

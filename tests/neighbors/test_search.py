@@ -85,6 +85,7 @@ def test_rows_of_another_set_are_refused(X):
         find_rows(X, np.arange(5), Wrong(), 12)
 
 
+@pytest.mark.usefixtures("lists_cost_nothing")
 def test_the_public_function_takes_precomputed_approximate_neighbours(X):
     neighbors = asbc.search_neighbors(X, 30, search="ivf")
     dimension = asbc.dim_mst(X, neighbors)

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.neighbors import tuning
+from asbc.neighbors import outline, tuning
 from asbc.neighbors.exact import search_exactly
 from asbc.neighbors.lists import InvertedLists, nearest_lists, train_centroids
+from asbc.neighbors.outline import Outlining
 from asbc.neighbors.search import build_index, find_rows
 
 
@@ -69,7 +70,7 @@ def test_no_lists_are_trained_where_they_are_hopeless():
 
 def test_lists_cost_more_the_more_they_look_at_and_exact_search_less_the_more_outlines_spare():
     lists = [tuning.cost_of_lists(50_000, 384, 512, candidates) for candidates in (100, 1000, 50_000)]
-    exact = [tuning.cost_of_exact(50_000, 384, share) for share in (0.1, 0.5, 1.0)]
+    exact = [tuning.cost_of_exact(50_000, 384, share=share) for share in (0.1, 0.5, 1.0)]
     assert lists == sorted(lists) and exact == sorted(exact)
     assert lists[0] < exact[0] and lists[-1] > exact[-1]
 
@@ -77,7 +78,7 @@ def test_lists_cost_more_the_more_they_look_at_and_exact_search_less_the_more_ou
 @pytest.mark.parametrize("spared", [0.0, 1.0])
 def test_what_outlines_spare_exact_search_can_decide(spared, monkeypatch):
     """With a tenth of the rows to look at, lists pay here only if exact search multiplies whole rows."""
-    monkeypatch.setattr(tuning, "share_multiplied", lambda *_: 1.0 - spared)
+    monkeypatch.setattr(tuning, "try_outlines", lambda *_: Outlining(cost=1.0 - spared))
     monkeypatch.setattr(tuning, "share_looked_at", lambda *_: 0.1)
     X = np.zeros((30_000, 400), np.float32)
     X[:, 0] = np.arange(30_000) % 7
@@ -92,8 +93,63 @@ def test_what_outlines_spare_exact_search_can_decide(spared, monkeypatch):
             tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, centroids)
 
 
+def test_the_rows_are_not_looked_at_where_their_number_tells(monkeypatch):
+    def draw_some(*_):
+        raise RuntimeError("rows are drawn")
+
+    monkeypatch.setattr(tuning, "draw_some", draw_some)
+    X = np.zeros((25_000, 256), np.float32)
+    assert tuning.decide_lists(X[:, :4], 15, "auto", {"n_lists": 256}, 0.9, 0, list).search == "exact"
+    with pytest.raises(RuntimeError, match="rows are drawn"):
+        tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, list)
+
+
+@pytest.mark.parametrize("deciding", [True, False])
+def test_outlines_that_were_tried_to_decide_are_not_looked_for_again(deciding, monkeypatch):
+    X = (np.random.default_rng(0).normal(size=(3000, 64)) * np.arange(1, 65) ** -1.0).astype(np.float32)
+    plain = asbc.search_neighbors(X, 15)
+    n, d = X.shape
+    between = (tuning.cost_of_exact(n, d) + tuning.cost_of_exact(n, d, share=0.3)) / 2
+    # Nothing is known of the rows at first. Then what outlines spare decides, or lists are hopeless in any case.
+    costs = iter([0.0, tuning.LISTS_WORTH * between if deciding else np.inf])
+    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: next(costs))
+    monkeypatch.setattr(outline, "FEWEST_PRODUCTS", 0)
+    looked_for = []
+    find = outline.best_outlining
+    monkeypatch.setattr(outline, "best_outlining", lambda *rest: looked_for.append(1) or find(*rest))
+    found = asbc.search_neighbors(X, 15, search="ivf")
+    assert found.recall is None and not looked_for
+    assert np.array_equal(found.indices, plain.indices) and np.array_equal(found.distances, plain.distances)
+    asbc.search_neighbors(X, 15)
+    assert looked_for == [1]
+
+
+@pytest.mark.parametrize(("asked", "lists"), [(None, False), (30_000, True), (1000, False)])
+def test_lists_pay_where_each_of_many_vectors_would_be_compared_with_every_row(asked, lists, monkeypatch):
+    """All rows together are searched exactly with half the products; few queries are not worth filing all rows for."""
+    monkeypatch.setattr(tuning, "share_looked_at", lambda *_: 0.25)
+    X = np.random.default_rng(0).normal(size=(30_000, 200)).astype(np.float32)
+    wanted = []
+
+    def centroids():
+        wanted.append(True)
+        return train_centroids(X[::30], 16, 0)
+
+    tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, centroids, asked)
+    assert bool(wanted) == lists
+
+
+def test_few_queries_are_compared_with_every_row():
+    X = clusters(12_000, 64, spread=0.2)
+    assert build_index(X, 15, "ivf", {}, asked=12_000)[0] is not None
+    assert build_index(X, 15, "ivf", {}, asked=100)[0] is None
+    found = asbc.search_neighbors(X, 15, queries=X[:100], search="ivf")
+    assert found.recall is None
+    assert np.array_equal(found.indices, asbc.search_neighbors(X, 15, queries=X[:100]).indices)
+
+
 def test_threads_do_not_change_the_decision():
-    X = clusters(12_000)
+    X = clusters(12_000, 256)
     before = numba.get_num_threads()
     decisions = []
     try:
@@ -106,7 +162,7 @@ def test_threads_do_not_change_the_decision():
 
 
 def test_auto_is_exact_for_few_rows_and_lists_above(monkeypatch):
-    X = clusters(12_000, spread=0.2)
+    X = clusters(12_000, 256, spread=0.2)
     assert build_index(X, 15, "auto", {})[0] is None
     monkeypatch.setattr(tuning, "EXACT_ROWS", 1000)
     index, decision = build_index(X, 15, "auto", {})

@@ -33,6 +33,14 @@ def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, sea
     assert manifest["recall"]["sample"] == 500
 
 
+def test_a_build_reckons_with_exact_search_block_by_block(X, path, tmp_path, monkeypatch):
+    """Where a product serves only one of its rows, lists pay sooner than in memory."""
+    costs = [tuning.cost_of_exact(*X.shape, asked) for asked in (None, len(X))]
+    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: tuning.LISTS_WORTH * np.mean(costs))
+    assert asbc.search_neighbors(X, 12, search="ivf").recall is None
+    assert build(path, tmp_path / "g", search="ivf")["recall"]["value"] > 0.9
+
+
 def test_poor_recall_is_said(path, tmp_path):
     with pytest.warns(asbc.LowRecallWarning, match=r"recall is 0\.\d+, measured on 500 nodes"):
         build(path, tmp_path / "g", search="ivf", search_options={"n_lists": 60, "n_probe": 1})
