@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import fnmatch
 import glob
+import itertools
 import logging
 import math
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +32,7 @@ log = logging.getLogger("asbc")
 VECTOR_NAMES = ("embeddings", "embedding", "vectors", "features", "x", "x_pca")
 LABEL_NAMES = ("labels", "label", "y", "targets", "target", "classes", "class")
 ROW_NAMES = ("", "id", "index", "unnamed: 0")  # columns that number the rows
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 LAYOUTS = ("x_umap", "x_tsne", "x_draw_graph_fa")  # drawings in the plane, which are no vectors to build a graph on
 
 
@@ -68,6 +72,11 @@ class Contents:
             return wanted, self.get(wanted)
         name = _usual(list(self.names), VECTOR_NAMES) or (self.tables[0] if len(self.tables) == 1 else None)
         if name is None:
+            if not self.tables and not self.numbers:
+                raise ValueError(
+                    f"{self.origin}: nothing in it can be vectors, which are fractions (floats) with a row per item; "
+                    + self.listed()
+                )
             raise ValueError(
                 f"{self.origin}: which are the vectors cannot be told; {self.listed()}. "
                 + how_to_name("vectors", [*self.tables, self.example])
@@ -97,8 +106,9 @@ class Contents:
         return found.popitem() if len(found) == 1 else (None, None)
 
     def listed(self) -> str:
-        """All names and what they hold, for an error."""
-        shown = [f"{name} {what}" for name, what in self.names.items()]
+        """Names and what they hold, for an error; of many, the kinds that are rare, since the others are alike."""
+        kinds = Counter(self.names.values()) if len(self.names) > 12 else Counter()
+        shown = [f"{name} {what}" for name, what in sorted(self.names.items(), key=lambda item: kinds[item[1]])]
         more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
         return f"it has {', '.join(shown[:12])}{more}" if shown else "it has nothing"
 
@@ -155,10 +165,13 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
         if path.suffix == ".parquet":
             import pyarrow  # noqa: F401  (what pandas reads it with)
     with _readable(path):
+        headless = path.suffix == ".csv" and not _names_columns(path)
         if path.suffix == ".csv":
-            frame = pd.read_csv(path)
+            frame = pd.read_csv(path, header=None if headless else "infer")
         else:  # pages that have checksums are compared with them
             frame = pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
+    if headless:
+        log.info("%s: the first line holds numbers, not names, so the columns are called 0, 1, ...", path)
     frame.columns = frame.columns.astype(str)
     if not frame.columns.is_unique:
         raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
@@ -192,7 +205,7 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
     contents = Contents(
         str(path),
         {name: "lists" if name in lists else str(frame[name].dtype) for name in names},
-        lists or _series(numbers, frame),
+        lists or ([] if headless else _series(numbers)) or _one_kind(numbers, frame),
         columns,
         get,
         numbers,
@@ -262,17 +275,32 @@ def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray)
 
 
-def _series(numbers: list[str], frame: pd.DataFrame) -> list[str]:
-    """Patterns for columns that belong together: f0, f1, ...; or all columns, if one kind of number is in them."""
+def _names_columns(path: Path) -> bool:
+    """Whether the first line of a CSV file names its columns, or is of numbers like all others.
+
+    Names can be numbers too: those that pandas counts columns by, years or wavelengths, all of which rise.
+    """
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        fields = next(csv.reader(file), [])
+    numbers = [float(field) for field in fields if NUMBER.fullmatch(field.strip())]
+    if 2 * len(numbers) <= len(fields):
+        return True
+    rising = all(a < b for a, b in itertools.pairwise(numbers))
+    return rising and (len(numbers) > 5 or all(number.is_integer() for number in numbers))
+
+
+def _one_kind(numbers: list[str], frame: pd.DataFrame) -> list[str]:
+    """The pattern for all columns, if one kind of number is in them: whole ones among fractions may be labels."""
+    return ["*"] if len({frame[name].dtype.kind == "f" for name in numbers}) == 1 else []
+
+
+def _series(numbers: list[str]) -> list[str]:
+    """Patterns for columns that belong together: f0, f1, ..."""
     stems: dict[str, int] = {}
     for name in numbers:
-        stem = re.sub(r"\d+$", "", name)
+        stem = "" if NUMBER.fullmatch(name) else re.sub(r"\d+$", "", name)
         stems[stem] = stems.get(stem, 0) + 1 if stem != name else stems.get(stem, 0)
-    series = [stem for stem, count in stems.items() if count > 1]
-    if series:
-        return [f"{glob.escape(stem)}[0-9]*" for stem in series]
-    kinds = {frame[name].dtype.kind == "f" for name in numbers}
-    return ["*"] if len(kinds) == 1 else []
+    return [f"{glob.escape(stem)}[0-9]*" for stem, count in stems.items() if count > 1]
 
 
 def _as_floats(frame: pd.DataFrame) -> NDArray:

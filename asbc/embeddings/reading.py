@@ -171,7 +171,7 @@ def _read_labels(path: Path, label: str | None, n: int) -> NDArray:
         raise FileNotFoundError(
             f"labels={path}: no such file; an array or column of the file of vectors is named by label={path}"
         )
-    contents = _open(path, label)
+    contents = _open(path, label, "labels")
     if contents is None:
         if label:
             raise ValueError(f"{path}: a .npy file has one array without a name, got label={label}")
@@ -183,17 +183,19 @@ def _read_labels(path: Path, label: str | None, n: int) -> NDArray:
             f"{path}: which are the labels of {n} rows cannot be told; {contents.listed()}. "
             + how_to_name("label", [*contents.columns, "NAME"])
         )
+    if path.suffix == ".csv" and len(found) == n - 1:
+        raise ValueError(f"{path}: {n - 1} labels for {n} rows; the first line of a .csv file names its columns")
     return found
 
 
-def _open(path: Path, label: str | None) -> Contents | None:
+def _open(path: Path, label: str | None, what: str = "vectors") -> Contents | None:
     """What is in a file under which names; None for a ``.npy`` file, which has no names."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     if path.is_dir():
         raise ValueError(f"{path}: a folder that asbc-embed did not write; a file of vectors is wanted")
     if path.suffix not in FORMATS:
-        raise ValueError(f"{path}: a file of vectors ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        raise ValueError(f"{path}: a file of {what} ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     wrong = misnamed(path)
     if wrong:
         raise ValueError(wrong)

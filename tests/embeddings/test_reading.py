@@ -123,8 +123,50 @@ def test_labels_of_another_file(tmp_path):
     assert read_vectors(tmp_path / "x.npy", tmp_path / "two.csv", label="b")[1].tolist() == [1, 2, 2, 2]
     with pytest.raises(ValueError, match=r"two\.csv: which are the labels of 4 rows cannot be told; it has a int64, b"):
         read_vectors(tmp_path / "x.npy", tmp_path / "two.csv")
+    (tmp_path / "bare.csv").write_text("ant\nbee\nant\nbee\n")
+    with pytest.raises(ValueError, match=r"bare\.csv: 3 labels for 4 rows; the first line of a \.csv file names"):
+        read_vectors(tmp_path / "x.npy", tmp_path / "bare.csv")
+    (tmp_path / "y.txt").write_text("ant\n" * 4)
+    with pytest.raises(ValueError, match=r"y\.txt: a file of labels ends in \.npy"):
+        read_vectors(tmp_path / "x.npy", tmp_path / "y.txt")
     with pytest.raises(FileNotFoundError, match=r"labels=intent: no such file; .* named by label=intent"):
         read_vectors(tmp_path / "x.npy", "intent")
+
+
+@pytest.mark.parametrize(
+    ("lines", "shape", "named"),
+    [
+        (["0.5,1.25", "2,-1.5"], (2, 2), False),  # rising by chance, as data do
+        (["0.5,-1.25,cat", "2,-1,cat", "1,1,dog"], (3, 2), False),
+        (["0.5,-1.5,7", "2.5,-1.5,7"], None, False),  # the last may be labels
+        (["-0.5,-1e-3,.25", "2.5,1.0,7.1"], (2, 3), False),
+        (["0,1,2", "0.5,1.5,2.5"], (1, 3), True),
+        (["f0,f1", "0.5,1.5"], (1, 2), True),
+        (["400.5,401.0,401.5,402.0,402.5,403.0", "1.5,1.5,1.5,1.5,1.5,1.5"], (1, 6), True),
+    ],
+    ids=["rising", "text", "whole", "numbers", "counted", "names", "wavelengths"],
+)
+def test_a_first_line_of_numbers_is_no_line_of_names(tmp_path, lines, shape, named, caplog):
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    with caplog.at_level(logging.INFO, "asbc"):
+        if shape is None:
+            with pytest.raises(ValueError, match=r"2 int64\. Say which: vectors='\*'"):
+                read_vectors(tmp_path / "a.csv")
+            assert read_vectors(tmp_path / "a.csv", label="2")[1].tolist() == [7, 7]
+        else:
+            assert read_vectors(tmp_path / "a.csv")[0].shape == shape
+    assert ("the first line holds numbers" in caplog.text) != named
+
+
+def test_what_is_odd_among_many_columns_is_listed_first(tmp_path):
+    table = pd.DataFrame({f"{'abcdefghijklmnop'[i]}": [0.5, 1.5] for i in range(16)} | {"rank": [1, 1]})
+    with pytest.raises(ValueError, match=r"it has rank int64, a float64, .* and 5 more\. Say which"):
+        read_vectors(csv(tmp_path, table))
+
+
+def test_a_file_without_vectors_is_said_to_have_none(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing in it can be vectors.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
+        read_vectors(npz(tmp_path, words=np.array(["ant", "bee"]), n=np.eye(2, dtype=int)))
 
 
 @pytest.mark.parametrize(
