@@ -66,7 +66,7 @@ def job(cfg: DictConfig) -> dict[str, Any]:
         raise
     except NothingToScore as error:
         note |= {"state": "left out", "error": str(error)}
-        log.error("%s", error)
+        log.warning("%s", error)
     except Exception as error:
         trouble = _disk_trouble(error, cfg.out)
         note["error"] = trouble or f"{type(error).__name__}: {error}"

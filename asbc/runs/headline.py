@@ -105,20 +105,25 @@ def remarks(table: pd.DataFrame) -> str:
     """What a summary's numbers are of: trials, nodes, classes with too few samples, nodes without a label."""
     level = last_level(table)
     rows = table[table["samples"] == level]
-    said = [f"mean of {rows['trial'].nunique()} trial(s) with {level_in_words(level)}"]
+    said = [f"mean of {_counted(rows['trial'].nunique(), 'trial')} with {level_in_words(level)}"]
     first = rows.iloc[0]
     if first.get("nodes", 0) > 0:
         said.append(
-            f"{first['nodes']:,.0f} nodes in {first['classes']:,.0f} classes"
+            f"{first['nodes']:,.0f} nodes in {_counted(first['classes'], 'class', 'classes')}"
             if first["classes"]
             else f"{first['nodes']:,.0f} nodes without labels"
         )
         short = rows[~rows["metric"].str.startswith("lp")]["short_classes"]
         if len(short) and short.max() > 0:
-            said.append(f"{short.max():.0f} classes have fewer samples and gave all")
+            few = _counted(short.max(), "class has", "classes have")
+            said.append(f"{few} fewer samples and gave all")
         if first["classes"] and first["unlabelled"] > 0:
-            said.append(f"{first['unlabelled']:,.0f} nodes have no label and are not scored")
+            said.append(f"{_counted(first['unlabelled'], 'node')} without a label, not scored")
     return "; ".join(said)
+
+
+def _counted(number: float, one: str, many: str = "") -> str:
+    return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
 
 
 def _differs(rows: pd.DataFrame, metric: str) -> bool:

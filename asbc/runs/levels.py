@@ -143,8 +143,8 @@ def scorable(embeddings: Embeddings, tasks: Mapping[str, Task]) -> dict[str, Tas
     gone = [name for name in tasks if name not in kept]
     if not kept:
         raise NothingToScore(
-            f"{why}, and these evaluations need them: {', '.join(gone)}; "
-            "without labels there are: health, alignment, regimes"
+            f"left out, since {why}: {', '.join(gone)}; what needs no labels: experiment=regimes,alignment or "
+            "'evaluate=[health]', and asbc-explore"
         )
     if gone:
         log.warning("left out, since %s: %s", why, ", ".join(gone))
@@ -173,6 +173,14 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
         if int(taken.sum()) + unlabeled <= cfg.k_cand:
             small.append(level or "all")
             continue
+        alone = int((taken == 1).sum())
+        if alone and "loo" in tasks:
+            log.warning(
+                "%s: %d of %d classes have one sample, for which no other can vote: it counts as wrong",
+                level_name(level),
+                alone,
+                len(sizes),
+            )
         if short:
             log.warning("%d of %d classes have fewer than %d samples and give all they have", short, len(sizes), level)
         units += [Unit(level, trial) for trial in trials]

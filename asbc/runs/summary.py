@@ -136,7 +136,7 @@ def _fitting(shown: pd.DataFrame, columns: list[str], width: int) -> Iterator[li
             part, used = [], name
         part.append(column)
         used += wide
-    if part:
+    if part and (part != ["seconds"] or len(columns) == 1):  # of all columns, the one that needs no table of its own
         yield part
 
 
@@ -197,17 +197,19 @@ def show_sweep(notes: list[dict[str, Any]], folder: Path) -> int:
     common = set.intersection(*told) if len(told) > 1 else set()
     swept = [" ".join(o for o in note["overrides"] if o not in common) for note in notes]
     view = Table(title=escape(f"sweep {folder.name}"))
-    for column in ("job", "overrides", "state", "best method"):
+    done = [note["state"] in ("finished", "skipped") for note in notes]
+    best = [best_method(Path(note["path"])) if ok else "" for note, ok in zip(notes, done, strict=True)]
+    for column in ("job", "overrides", "state", *(["best method"] if any(best) else [])):
         view.add_column(column)
     for number, note in enumerate(notes):
-        best = ""
-        if note["state"] in ("finished", "skipped"):
-            best = best_method(Path(note["path"]))
         by_other = note["state"] == "skipped" and other_version(note.get("version"))
         state = f"skipped (asbc {note['version']})" if by_other else note["state"]
-        view.add_row(str(number), *map(escape, (swept[number], state, best)))
+        view.add_row(str(number), *map(escape, (swept[number], state, *([best[number]] if any(best) else []))))
     console = Console()
     console.print(view)
+    if any(done):
+        rows = sorted({str(Path(note["path"]).parent) for note, ok in zip(notes, done, strict=True) if ok})
+        console.print(f"rows: {', '.join(rows)}", soft_wrap=True, markup=False)
     others = [note["version"] for note in notes if note["state"] == "skipped" and other_version(note.get("version"))]
     if others:
         by = ", ".join(sorted(set(others)))

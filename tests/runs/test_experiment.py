@@ -159,12 +159,19 @@ def test_labels_may_be_strings_sparse_or_negative(tmp_path, names):
 
 def test_without_labels_votes_are_refused_and_the_graph_still_builds(tmp_path, caplog):
     overrides = write_files(tmp_path, np.random.default_rng(0).normal(size=(60, 4)), None)
-    with pytest.raises(NothingToScore, match=r"has no labels, and these evaluations need them: loo"):
+    with pytest.raises(NothingToScore, match=r"left out, since x has no labels: loo"):
         run(config(tmp_path / "out", *overrides, "k_cand=10"))
     table = run(config(tmp_path / "out", *overrides, "k_cand=10", "evaluate=[loo,health]")).table
     assert (table[table["metric"] == "edges"]["value"] > 0).all() and (table["samples"] == 0).all()
     assert "left out, since x has no labels: loo" in caplog.text
     assert not set(table["metric"]) & {"loo", "loo_balanced"}
+
+
+def test_classes_that_nobody_can_vote_for_are_counted(tmp_path, caplog):
+    labels = np.repeat(np.arange(4), [20, 20, 19, 1])
+    overrides = write_files(tmp_path, np.random.default_rng(0).normal(size=(60, 4)), labels)
+    run(config(tmp_path / "out", *overrides, "k_cand=10", "samples_per_class=all", "trials=1"))
+    assert "all nodes: 1 of 4 classes have one sample, for which no other can vote" in caplog.text
 
 
 def test_what_cannot_work_is_refused_before_any_work(tmp_path):

@@ -155,7 +155,7 @@ def test_a_headline_is_of_one_level_and_of_what_was_chosen():
         | {"rank at the chosen sigma": 6.5, "pieces": 3.0, "median rank": 6.0, "seconds": 0.1}
     )
     said = remarks(table)
-    assert said.startswith("mean of 2 trial(s) with 20 per class; 40 nodes in 2 classes; 1 classes have fewer")
+    assert said.startswith("mean of 2 trials with 20 per class; 40 nodes in 2 classes; 1 class has fewer")
     everything = pd.concat([table, pd.DataFrame([row("loo", 0.9, samples=0, level=0)])])
     assert headline(everything)["loo"].tolist() == [0.9] and "with all nodes" in remarks(everything)
 
@@ -164,7 +164,7 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
     assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELED
-    assert "x has no labels, and these evaluations need them: loo" in capfd.readouterr().out
+    assert "left out, since x has no labels: loo; what needs no labels: experiment=regimes" in capfd.readouterr().out
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
     assert call(monkeypatch, "experiment=regimes,loo", *with_sigma) == 0
     assert "Left out, since they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
@@ -173,6 +173,26 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
 def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
     assert call(monkeypatch, "bandwidth.gama=1", f"out={tmp_path}") == 1
     assert "there is no setting bandwidth.gama; did you mean bandwidth.gamma?" in capsys.readouterr().err
+
+
+def test_a_sweep_says_where_its_rows_are_and_has_no_empty_column(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
+    data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", *TINY]
+    assert call(monkeypatch, "-m", "k_cand=10,12", "evaluate=[health]", *data) == 0
+    text = said(capsys)
+    assert "k_cand=12" in text and "best method" not in text and f"rows: {tmp_path / 'out' / 'runs'}" in text
+
+
+def test_seconds_get_no_table_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = pd.DataFrame(
+        [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("components", "isolated", "degree_median")]
+        + [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("rank_median", "dimension_median")]
+    )
+    show_run(table, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count("knn_sigma_alpha") == 1 and "dimension" in printed
 
 
 def test_a_summary_is_readable_on_a_narrow_terminal(tmp_path, monkeypatch, capsys):
