@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     logging.basicConfig(format="asbc-explore: %(message)s", level=logging.WARNING)
+    if not args.quiet:
+        logging.getLogger("asbc").setLevel(logging.INFO)  # what was taken for the vectors and the labels of a file
     try:
         with needed("this command", "explore"):  # umap takes seconds to import: first it is only looked for
             if find_spec("umap") is None:

@@ -65,7 +65,7 @@ class Findings:
     shown : (m,) int64
         The nodes on the map: all of them, or a stratified sample.
     issues : LabelIssues or None
-        What neighbours say of each label; None without labels, and where no two nodes have the same.
+        What neighbours say of each label; None without labels, where no two nodes have the same, and where all do.
     classes : ClassReport or None
         Accuracy per class, and the classes that are confused; None where `issues` is.
     supporters : list of arrays
@@ -169,11 +169,14 @@ def explore(
         vectors = source.vectors_
     codes, classes = _encoded(labels, source)
     given = None if codes is None else decode_partial(codes, classes)
-    # Labels of which no two are the same are names: no neighbour can confirm one, and all would seem doubtful.
-    judged = codes is not None and int(np.bincount(codes[codes >= 0]).max()) > 1
+    # Labels of which no two are the same are names: no neighbour can confirm one, and all would seem doubtful. Of a
+    # single class, none ever would.
+    judged = codes is not None and len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
     codes = codes if judged else None
     with bar.step("describe"):
         about = describe(source, codes, vectors=vectors)
+        if given is not None and len(given) != about.n:  # where they are not judged, nobody else looks
+            raise ValueError(f"labels must have one entry per node: {about.n:,} wanted, got {len(given):,}.")
         issues = None if codes is None or given is None else find_label_issues(source, given)
         report = None if issues is None else judge_classes(issues)
         listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:SUSPECTS]

@@ -224,11 +224,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
             "lead": _lead(found),
             "ways": ways,
-            "search_hint": "id, label or text"
-            if "text" in found.nodes
-            else "id or label"
-            if "label" in found.nodes
-            else "id",
+            "search_hint": _search_hint(found),
             "map_note": _map_note(found),
             "cards": sections.cards(),
             "panels": panels,
@@ -241,6 +237,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             "about_page": about,
             "suspects": sections.suspects() if labeled else None,
             "doubtful": len(found.suspects),
+            "alone": sections.alone(),
             "pairs": sections.pairs(),
             "per_class": sections.per_class(),
             "method": [*method, *notes, *([] if thumbnails is None else thumbnails.notes)],
@@ -350,14 +347,16 @@ def _lead(found: Findings) -> str:
             f"{about.n_labeled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
         )
     elif "label" in found.nodes:
-        said.append("no two nodes have the same label, so labels are shown as names and not judged")
+        one = found.nodes["label"].nunique() == 1
+        why = "all labels are of one class" if one else "no two nodes have the same label"
+        said.append(f"{why}, so they are shown and not judged")
     copies, remote = len(about.duplicates.redundant), len(about.outliers)
     said.append(f"{counted(copies, 'near-duplicate')} and {counted(remote, 'outlier')}")
     return "; ".join(said) + "."
 
 
 def _search_hint(found: Findings) -> str:
-    *first, last = ["id", *(name for name in ("label", "text") if name in found.nodes)]
+    *first, last = ["id", *(name for name in ("label", "text", "image") if name in found.nodes)]
     return f"{', '.join(first)} or {last}" if first else last
 
 

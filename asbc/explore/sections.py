@@ -188,6 +188,16 @@ class Sections:
             rows.append({"one": one, "other": other, "there": there, "back": back, "nodes": joined(suspects[between])})
         return rows
 
+    def alone(self) -> str:
+        """What to know of labels that no other node has; empty where each has another."""
+        report = self.found.classes
+        number = 0 if report is None else int((report.size == 1).sum())
+        if not number:
+            return ""
+        if number == 1:
+            return "One class has a single node, for which no other can speak."
+        return f"{number:,} classes have a single node, for which no other can speak."
+
     def class_names(self) -> list[str]:
         report = self.found.classes
         return [] if report is None else [_word(value) for value in report.classes.tolist()]

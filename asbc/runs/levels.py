@@ -177,7 +177,7 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
         if alone and "loo" in tasks:
             log.warning(
                 "%s: %d of %d classes have one sample, for which no other can vote: it counts as wrong",
-                level_name(level),
+                level_in_words(level),
                 alone,
                 len(sizes),
             )

@@ -125,6 +125,12 @@ def test_what_cannot_work_is_said_in_one_line(words, says, made, tmp_path, monke
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_what_a_file_was_taken_for_is_said(made, still, tmp_path, caplog):
+    np.savez(tmp_path / "a.npz", stuff=np.load(made / "vectors.npy"), kind=np.arange(120) % 3)
+    assert run(tmp_path / "a.npz", "--out", tmp_path / "a.html") == 0
+    assert "vectors: stuff, (120, 12); labels: kind" in caplog.text
+
+
 def test_a_page_of_ours_is_written_anew(made, still):
     words = [made / "vectors.npy", "--out", made / "again.html", "--quiet"]
     assert run(*words, "--name", "first") == 0 and run(*words, "--name", EVIL) == 0

@@ -63,14 +63,31 @@ def test_the_table_is_what_the_library_says(made):
 def test_any_labels(labels, still, request):
     found = explore(curved_clouds(60)[0], labels)
     nothing = labels is None or pd.Series(list(labels), dtype=object).replace({-1: None, "": None}).isna().all()
-    names = request.node.callspec.id == "singletons"  # no neighbour can confirm one of them
+    case = request.node.callspec.id
+    names, one = case == "singletons", case in ("one class", "floats")  # what no neighbour can confirm, or contradict
     assert ("label" not in found.nodes) == nothing
-    assert (found.issues is None) == (nothing or names)
-    if request.node.callspec.id in ("none", "one class", "singletons"):
+    assert (found.issues is None) == (nothing or names or one)
+    if case in ("none", "one class", "singletons", "mixed"):
         page = render(found, "any")
-        assert ('id="labels"' in page) == (not nothing and not names)
-        assert ("no two nodes have the same label" in page) == names
-        assert ("id or label" in page) != nothing
+        assert ('id="labels"' in page) == (case == "mixed")
+        assert ("no two nodes have the same label, so they are shown and not judged" in page) == names
+        assert ("all labels are of one class, so they are shown and not judged" in page) == one
+        assert ('placeholder="id or label"' in page) != nothing
+
+
+def test_a_label_that_no_other_node_has_is_said_to_be_so(still):
+    X, y = curved_clouds(60)
+    sentence = "for which no other can speak"
+    assert sentence not in render(explore(X, y), "any")
+    labels = y.copy()
+    labels[:2] = 70, 71
+    assert f"2 classes have a single node, {sentence}" in render(explore(X, labels), "any")
+
+
+def test_the_search_says_what_it_looks_at(still):
+    X = curved_clouds(60)[0]
+    assert 'placeholder="id or image"' in render(explore(X, images=["a.png"] * 60), "any")
+    assert 'placeholder="id, label or text"' in render(explore(X, ["a", "b"] * 30, texts=["t"] * 60), "any")
 
 
 def test_the_legend_counts_as_people_do(still):
