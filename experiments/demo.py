@@ -17,6 +17,9 @@ if __name__ == "__main__":
     for subject, part in run("ablation", [*SMALL, *sys.argv[1:]]):
         print("\nThe figure, accuracy against labels per class:")
         show(subject, figures.lp(part))
-    print("\nNext, the same on your own vectors, with labels or without:")
+    print("\nNext, the same on your own vectors and labels:")
     print("  .venv/bin/asbc experiment=loo,lp embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
     print("  .venv/bin/asbc-report outputs    # one page of all that was run")
+    print("And a map of any vectors, with labels or without:")
+    print('  .venv/bin/pip install -e ".[explore]"')
+    print("  .venv/bin/asbc-explore vectors.npy")
