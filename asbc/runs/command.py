@@ -103,9 +103,9 @@ def stages(arguments: list[str]) -> list[list[str]]:
 
 
 def unknown_leaves(arguments: list[str]) -> str | None:
-    """What is wrong with lists such as `method=[knn,foo]`, with the names there are; None if nothing is.
+    """What is wrong with `method=foo` or `method=[knn,foo]`, with the names there are; None if nothing is.
 
-    Hydra tells the choices for `method=foo`, but not for a list.
+    Hydra would tell the choices in twenty lines, and for a list not at all.
     """
     if any(re.match(r"(--config-path|-cp|\+*hydra\.searchpath)\b", a) for a in arguments):
         return None  # leaves may lie anywhere
@@ -115,14 +115,18 @@ def unknown_leaves(arguments: list[str]) -> str | None:
         if flag in ("--config-dir", "-cd"):
             folders += [Path(value)] if equals else [Path(a) for a in arguments[at + 1 : at + 2]]
     for argument in arguments:
-        found = re.fullmatch(r"\+*([\w/]+)(?:@[\w.]*)?=(\[.*\])", argument)
+        found = re.fullmatch(r"\+*([\w/]+)(?:@[\w.]*)?=(\[.*\]|[\w/,-]+)", argument)
         if not found or not any((folder / found[1]).is_dir() for folder in folders):
             continue
+        if found[1].startswith("hydra/") or found[2] == "null":
+            continue  # launchers come from plugins too
         there = {path.stem for folder in folders for path in (folder / found[1]).glob("*.yaml")}
         for item in re.findall(r"[^\[\],\s'\"]+", found[2]):
             name = item.partition("@")[0].removesuffix(".yaml")
             if not any((folder / found[1] / f"{name}.yaml").is_file() for folder in folders):
-                return f"{argument}: there is no {found[1]} {name!r}; there are {', '.join(sorted(there))}"
+                close = difflib.get_close_matches(name, sorted(there), 1)
+                hint = f"did you mean {close[0]}? There" if close else "there"
+                return f"{argument}: there is no {found[1]} {name!r}; {hint} are {', '.join(sorted(there))}"
     return None
 
 

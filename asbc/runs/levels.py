@@ -50,8 +50,8 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         raise ValueError("an experiment needs at least one method and one evaluation; got none")
     if cfg.neighbors.get("k", cfg.k_cand) != cfg.k_cand:
         raise ValueError(
-            f"neighbors.k follows k_cand and is not set by itself; got neighbors.k={cfg.neighbors.k} and "
-            f"k_cand={cfg.k_cand}: give k_cand={cfg.neighbors.k}"
+            f"neighbors.k is not set by itself but follows k_cand: give that instead; got "
+            f"neighbors.k={cfg.neighbors.k} and k_cand={cfg.k_cand}"
         )
     k = whole_number(cfg.k_cand, "k_cand", 1)
     whole_number(cfg.trials, "trials", 1)

@@ -160,8 +160,12 @@ def test_unknown_names_in_lists_are_told_with_those_there_are(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
     assert "no evaluate 'foo'; there are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
     assert "there are csv, none, wandb" in cli.unknown_leaves(["-m", "logger=[csv],[foo]"])
-    for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "method=foo"):
+    for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "k_cand=15,30"):
         assert cli.unknown_leaves([good]) is None
+    for good in ("experiment=loo,lp", "embedding=glob(*)", "hydra/launcher=joblib", "experiment=null", "seed=foo"):
+        assert cli.unknown_leaves([good]) is None
+    assert "there is no experiment 'lop'; did you mean lp? There are ablation" in cli.unknown_leaves(["experiment=lop"])
+    assert "no embedding 'byo'; did you mean byol?" in cli.unknown_leaves(["-m", "embedding=simclr,byo"])
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "foo.yaml").write_text("")
     for flags in (["--config-dir", str(tmp_path)], [f"--config-dir={tmp_path}"], ["-cd", str(tmp_path)]):

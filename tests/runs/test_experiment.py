@@ -195,7 +195,7 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
             run(config(tmp_path / "out", *overrides, *extra))
     for extra, message in (
         (("k_cand=3000",), "gives more than k_cand=3000 nodes"),
-        (("neighbors.k=10",), "neighbors.k follows k_cand .* give k_cand=10"),
+        (("neighbors.k=10",), "neighbors.k .* follows k_cand: give that instead; got neighbors.k=10"),
         (("bandwidth.gamma=-1",), "gamma must be a positive number"),
         (("dimension.estimator=pca",), "'mst', 'levina_bickel' or 'two_nn'"),
         (("neighbors.metric=manhattan",), "'euclidean' or 'cosine'; got 'manhattan'"),
