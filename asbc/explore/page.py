@@ -365,8 +365,8 @@ def _map_note(found: Findings) -> str:
     if len(found.shown) < about.n:
         by = "class" if found.issues is not None else "piece of the graph"
         said = (
-            f"The map shows a sample: {len(found.shown):,} of {about.n:,} nodes, every {by} by its share and at least "
-            "ten of it, and all nodes that this page lists. All numbers are of all nodes."
+            f"The map shows a sample: {len(found.shown):,} of {about.n:,} nodes, every {by} by its share (of a small "
+            "one ten nodes, or all it has), and all nodes that this page lists. All numbers are of all nodes."
         )
     if about.components > 1 and not found.placed_by_vectors:
         said += " Separate pieces of the graph are placed at random, since the vectors were not given."

@@ -114,7 +114,7 @@ def test_more_nodes_than_a_map_shows(still, monkeypatch, tmp_path):
     assert set(found.suspects[:100]) | set(found.about.hubs) <= set(found.shown)
     assert (found.nodes["x"].notna().to_numpy() == np.isin(np.arange(120), found.shown)).all()
     text = render(found, "many")
-    assert f"The map shows a sample: {len(found.shown)} of 120 nodes" in text
+    assert f"The map shows a sample: {len(found.shown)} of 120 nodes, every class by its share (of a small" in text
     builder = asbc.GraphBuilder().fit(X)
     np.save(tmp_path / "v.npy", X)
     asbc.build_graph(tmp_path / "v.npy", tmp_path / "graph", builder)
