@@ -133,10 +133,11 @@ def test_a_sweep_over_a_group_takes_settings_of_its_leaves():
 
 
 def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
-    done = run("asbc.runs.command", ["experiment=nosuch,loo", f"out={tmp_path}", *TINY])
+    # Only the second has what is taken away.
+    done = run("asbc.runs.command", ["experiment=loo,selectors", "~evaluate.lp", f"out={tmp_path}", *TINY])
     assert done.returncode == 1
-    assert "nosuch" in done.stdout + done.stderr
-    assert collect(tmp_path)["experiment"].unique().tolist() == ["loo"]
+    assert "evaluate.lp" in done.stdout + done.stderr
+    assert collect(tmp_path)["experiment"].unique().tolist() == ["selectors"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
@@ -158,7 +159,7 @@ def test_unknown_names_in_lists_are_told_with_those_there_are(tmp_path, monkeypa
     shown = capsys.readouterr().err
     assert "there is no method 'foo'" in shown and "knn_sigma, " in shown and "Traceback" not in shown
     assert list(tmp_path.iterdir()) == []
-    assert "no evaluate 'foo'; there are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
+    assert "no evaluate 'foo'; did you mean loo? There are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
     assert "there are csv, none, wandb" in cli.unknown_leaves(["-m", "logger=[csv],[foo]"])
     for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "k_cand=15,30"):
         assert cli.unknown_leaves([good]) is None
