@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -325,7 +326,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
         X = plain_array(X)
-        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
+        if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
             as_vectors(X)  # raises an error that says more than scikit-learn's
         # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
         X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)

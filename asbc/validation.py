@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral, Real
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     X = plain_array(X, name)
     if X is None or _is_sparse(X):
         raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"{name} must be an array; got a path, {str(X)!r}. Read it first, for example by numpy.load.")
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.dtype == object:
         raise TypeError(f"{name} must be a numeric array; got dtype object. Convert it with {name}.astype(float).")

@@ -60,6 +60,7 @@ def test_vectors_are_copied_only_if_they_must_be(tmp_path):
         (None, TypeError, "V must be a dense array; got None"),
         (sparse.eye_array(3).tocsr(), TypeError, "V must be a dense array; got a sparse matrix"),
         (np.zeros((2, 2), object), TypeError, "V must be a numeric array; got dtype object"),
+        ("x.npy", TypeError, "V must be an array; got a path, 'x.npy'. Read it first"),
         (np.zeros((2, 2), complex), TypeError, "V must hold real numbers; got dtype complex128"),
         ([["a", "b"]], TypeError, "V must hold real numbers; got dtype <U1"),
         (np.zeros(3), ValueError, "V must be 2-dimensional, one row per node; got shape (3,)"),

@@ -42,7 +42,7 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
         For ``"cosine"``, distances of ``1 - cos`` are taken too.
     """
     if isinstance(given, Neighbors):
-        check_neighbors(X, given)
+        check_neighbors(X, given, self_loops=True)
         if given.first != 0 or given.n != len(X):
             raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {given.n} nodes.")
         if given.k < k:
@@ -56,9 +56,9 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
     _check_distances(np.sqrt(squared), indices, distances, metric)
     found = _nearest(indices, squared, k)
     if isinstance(given, Neighbors):
-        kept = given if given.k == k else given.head(k)
-        if np.array_equal(kept.indices, found.indices) and np.array_equal(kept.distances, found.distances):
-            return kept  # with whatever else it knows
+        kept = given.indices[:, :k], given.distances[:, :k]
+        if np.array_equal(kept[0], found.indices) and np.array_equal(kept[1], found.distances):
+            return given if given.k == k else given.head(k)  # with whatever else it knows
     return found
 
 

@@ -185,16 +185,19 @@ class Neighbors:
         return sparse.csr_array(parts, shape=(self.n, columns))
 
 
-def check_type(neighbors: Neighbors, name: str = "neighbors") -> None:
+def check_type(neighbors: Neighbors, name: str = "neighbors", *, self_loops: bool = False) -> None:
     """Refuse what is not a sound :class:`Neighbors`: compiled code would read beyond its arrays.
 
-    An object is looked through once; after that, and for blocks cut out of it, it is known to be sound.
+    An object is looked through once; after that, and for blocks cut out of it, it is known to be sound. With
+    `self_loops`, a node may be among its own neighbours: the caller takes it out.
     """
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"{name} must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
     if not neighbors.__dict__.get("_sound"):
         _check_arrays(neighbors, name)
-        _mark_sound(neighbors)
+        if not self_loops:
+            _check_own(neighbors, name)
+            _mark_sound(neighbors)
 
 
 def _mark_sound(neighbors: Neighbors) -> Neighbors:
@@ -247,9 +250,25 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
         whole_number(neighbors.first, f"{name}.first", 0, MOST_NODES)
 
 
-def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
-    """Refuse neighbours that do not belong to `X`: the distances of sixteen nodes are measured again and compared."""
-    check_type(neighbors)
+def _check_own(neighbors: Neighbors, name: str) -> None:
+    """Refuse neighbours of rows of X among which a node finds itself."""
+    if neighbors.first is None:
+        return
+    nodes = np.arange(neighbors.first, neighbors.first + neighbors.n)
+    own = (neighbors.indices == nodes[:, None]).any(axis=1)
+    if own.any():
+        raise ValueError(
+            f"{name} must have no node among its own neighbours; node {nodes[np.argmax(own)]} is. "
+            "GraphBuilder.fit(X, neighbors=...) takes it out, and first=None says that the nodes are queries."
+        )
+
+
+def check_neighbors(X: Floats, neighbors: Neighbors, *, self_loops: bool = False) -> None:
+    """Refuse neighbours that do not belong to `X`: the distances of sixteen nodes are measured again and compared.
+
+    `self_loops` is as for :func:`check_type`.
+    """
+    check_type(neighbors, self_loops=self_loops)
     last = int(neighbors.indices.max())
     if last >= len(X):
         raise ValueError(f"neighbors does not match X: it refers to row {last}, and X has {len(X)} rows.")

@@ -23,7 +23,7 @@ def test_mismatched_neighbours(geometry):
     with pytest.raises(ValueError, match="neighbors does not match X: its distances are not those"):
         asbc.dim_mst(X[::-1], neighbors)
     with pytest.raises(ValueError, match="neighbors does not match X: it goes up to node"):
-        asbc.dim_mst(X, asbc.Neighbors(neighbors.indices, neighbors.distances, first=5))
+        asbc.dim_mst(X[:238], asbc.Neighbors(np.zeros((4, 1), int), np.zeros((4, 1)), first=235))
     with pytest.raises(TypeError, match=r"neighbors must be asbc.Neighbors.*got ndarray"):
         asbc.dim_mst(X, neighbors.indices)
     with pytest.raises(ValueError, match=r"one 2-dimensional shape; got \(240, 30\) and \(240, 29\)"):
@@ -32,3 +32,12 @@ def test_mismatched_neighbours(geometry):
     with pytest.raises(ValueError, match=r"asbc.normalize\(X\)"):
         asbc.dim_mst(X, cosine)
     asbc.dim_mst(asbc.normalize(X), cosine)
+
+
+def test_a_node_among_its_own_neighbors_is_refused_by_every_function():
+    neighbors = asbc.Neighbors(np.array([[1], [1], [0]]), np.array([[1.0], [0.0], [3.0]]))
+    for call in (neighbors.to_distances, lambda: asbc.levina_bickel(neighbors), lambda: neighbors.head(1)):
+        with pytest.raises(ValueError, match="neighbors must have no node among its own neighbours; node 1 is"):
+            call()
+    queries = asbc.Neighbors(neighbors.indices, neighbors.distances, first=None)
+    assert queries.head(1).n == 3  # a query may have any number
