@@ -333,29 +333,43 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def draw(results, folder: Path) -> None:
-    """Seconds against recall, a panel for each set that approximate searches ran on."""
+FAMILIES = ("asbc lists", "faiss IVF", "faiss HNSW", "pynndescent", "asbc exact", "faiss flat")
+
+
+def draw(results, path: Path) -> None:
+    """Seconds against recall, a row of panels for each size and one panel for each kind of vectors."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    sets = sorted({(line["n"], line["data"]) for line in results["lines"] if "lists" in line["name"]})
-    if not sets:
+    searches = [line for line in results["lines"] if line["group"] == "search" and line["recall"]]
+    shapes = sorted({(line["n"], line["d"]) for line in searches if line["name"].startswith("asbc lists")})
+    if not shapes:
         return
-    figure, axes = plt.subplots(1, len(sets), figsize=(4.2 * len(sets), 3.6), constrained_layout=True, squeeze=False)
-    for axis, (n, data) in zip(axes[0], sets, strict=True):
-        lines = [x for x in results["lines"] if (x["n"], x["data"], x["group"]) == (n, data, "search") and x["recall"]]
-        for family in ("asbc lists", "faiss IVF", "faiss HNSW", "pynndescent", "asbc exact", "faiss flat"):
-            points = sorted((x["recall"], np.median(x["seconds"])) for x in lines if x["name"].startswith(family))
-            if points:
-                axis.plot(*zip(*points, strict=True), "o-", label=family)
-        axis.set(xlabel=f"recall@{K}", yscale="log", title=f"{n:,} x 384, {data}")
-        axis.grid(alpha=0.3, which="both")
-    axes[0][0].set_ylabel("seconds, index included")
+    size = 4.2 * len(VECTORS), 3.3 * len(shapes)
+    figure, axes = plt.subplots(len(shapes), len(VECTORS), figsize=size, constrained_layout=True, squeeze=False)
+    for row, (n, d) in zip(axes, shapes, strict=True):
+        for axis, data in zip(row, VECTORS, strict=True):
+            lines = [line for line in searches if (line["n"], line["d"], line["data"]) == (n, d, data)]
+            for number, family in enumerate(FAMILIES):
+                runs = {}  # by recall: of two that were asked for, the same breadth may reach both
+                for line in lines:
+                    if line["name"].startswith(family):
+                        runs.setdefault(line["recall"], []).extend(line["seconds"])
+                if runs:
+                    reached = sorted(runs)
+                    seconds = [np.median(runs[recall]) for recall in reached]
+                    axis.plot(reached, seconds, "o-", color=f"C{number}", label=family)
+            axis.set(yscale="log", title=f"{n:,} x {d}, {data}")
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter("{x:g}")
+            axis.grid(alpha=0.3, which="both")
+        row[0].set_ylabel("seconds, index included")
+    for axis in axes[-1]:
+        axis.set_xlabel(f"recall@{K}")
     axes[0][0].legend(frameon=False, fontsize=8)
-    for suffix in ("png", "pdf"):
-        figure.savefig(folder / f"recall.{suffix}", dpi=150)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
@@ -369,7 +383,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=Path("benchmark_peers.json"))
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmark_peers"), help="folder of the plot")
-    parser.add_argument("--docs", type=Path, help="a page whose table is made anew from the JSON; nothing is measured")
+    parser.add_argument(
+        "--docs",
+        type=Path,
+        help="a page whose table, and the plot beside it, are made anew from the JSON; nothing is measured",
+    )
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -377,7 +395,9 @@ def main() -> None:
         work(args.work, args.folder)
         return
     if args.docs:
-        write_docs(json.loads(args.json.read_text()), args.docs)
+        results = json.loads(args.json.read_text())
+        write_docs(results, args.docs)
+        draw(results, args.docs.parent / "recall.png")
         return
     args.output.mkdir(parents=True, exist_ok=True)
     before = json.loads(args.json.read_text())["lines"] if args.json.is_file() else []
@@ -393,7 +413,7 @@ def main() -> None:
     for line in results["lines"]:
         table.add_row(*cells(line))
     console.print(table)
-    draw(results, args.output)
+    draw(results, args.output / "recall.png")
     console.print(f"figures: {args.json}, {args.output / 'recall.png'}")
 
 
