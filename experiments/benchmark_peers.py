@@ -313,9 +313,10 @@ def as_markdown(results):
 
 def write_docs(results, page: Path) -> None:
     """Put the table between its two marks in the page."""
-    rounds = sorted({len(line["seconds"]) for line in results["lines"]})
+    rounds = [len(line["seconds"]) for line in results["lines"]]
+    several = str(max(rounds)) if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
     told = (
-        f"Medians of {' to '.join(map(str, rounds))} rounds on {results['cores']} cores; a ratio above 1 is slower "
+        f"Medians of {several} rounds on {results['cores']} cores; a ratio above 1 is slower "
         "than the line that it is compared with, its range over rounds in brackets."
     )
     put_between(page, MARKS, f"{told}\n\n{as_markdown(results)}")
