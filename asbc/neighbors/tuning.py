@@ -19,11 +19,12 @@ from asbc.validation import Floats
 
 FEWEST_TRIED, MOST_TRIED = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
 SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
-# What a search costs is told in multiplications, as large matrix products do them. To look at a product, whether its
-# two rows are near, and to keep it if so, costs LOOK of them in exact search, and SCAN in lists, whose products are
-# smaller. Exact search first puts rows in order, PREPARED for each of their numbers beyond what lists take; and these
-# are trained, filed and tuned, FILED for each row. The four explain measured times, mostly within a fifth
-# (experiments/benchmark_recall.py --costs).
+# What a search costs is counted in multiplications, at the speed of large matrix products. These four numbers were
+# fitted to measured times by experiments/benchmark_recall.py --costs; they explain most of them within a fifth.
+# LOOK: to see whether a product brings two rows near each other, and to keep it if so, in exact search.
+# SCAN: the same in lists, whose products are smaller.
+# PREPARED: to put the rows in order before exact search, for each number of a row.
+# FILED: to train lists, file rows in them and tune the number that is looked at, for each row.
 LOOK = 60.0
 SCAN = 260.0
 PREPARED = 5100.0
