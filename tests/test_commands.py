@@ -1,12 +1,19 @@
-"""What a missing extra says: one line that names it, and no traceback. Packages are hidden, not uninstalled."""
+"""How commands end: what a missing extra says, in one line and with no traceback; and what if nobody reads on.
 
+Packages are hidden, not uninstalled.
+"""
+
+import io
 import os
 import re
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from asbc.commands import UNREAD, build
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.command import missing_launcher
 from tests.forked import CORE, run
@@ -130,6 +137,46 @@ def test_slurm_where_there_is_no_cluster(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert "no srun here" in missing_launcher(["-m", "hydra/launcher=slurm"])
     assert missing_launcher(["-m", "hydra/launcher=submitit_local"]) is None
+
+
+def start_unread(command, arguments, buffered):
+    """Run a command whose output goes into a pipe that nobody reads. Without a buffer, printing itself fails."""
+    read, write = os.pipe()
+    os.close(read)
+    os.dup2(write, 1)
+    sys.stdout = io.TextIOWrapper(open(1, "wb", -1 if buffered else 0), write_through=not buffered)  # noqa: SIM115
+    sys.argv = [command, *arguments]
+    getattr(import_module("asbc.commands"), command)()
+
+
+BUILD = ["vectors.npy", "graph", "--k-cand", "10", "--search", "exact"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "buffered", "code"),
+    [
+        ("build", BUILD, True, UNREAD),
+        ("build", BUILD, False, UNREAD),
+        ("build", ["--help"], True, UNREAD),  # by the SystemExit of argparse
+        ("build", ["nowhere.npy", "graph"], True, 1),  # what went wrong counts more
+        ("run", ["--help"], False, UNREAD),
+    ],
+)
+def test_commands_end_quietly_where_nobody_reads_on(command, arguments, buffered, code, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(60, 4)))
+    result = run("tests.test_commands:start_unread", [command, arguments, buffered], cwd=tmp_path)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr and "Broken" not in result.stderr
+    assert (tmp_path / "graph" / "manifest.json").exists() == (arguments == BUILD)
+
+
+def test_a_pipe_that_is_not_the_output_breaks_loudly(monkeypatch):
+    def lose_a_worker():
+        raise BrokenPipeError("of a worker")
+
+    monkeypatch.setattr(import_module("asbc.outofcore.command"), "main", lose_a_worker)
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        build()
 
 
 def test_a_module_of_our_own_that_is_missing_is_no_extra():
