@@ -356,6 +356,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
                 f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
             )
         k_cand = whole_number(self.k_cand, "k_cand", 8)
+        if self.weights != "uniform":
+            self.bandwidth_rule().check_parameters(k_cand)
         whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
         whole_number(self.n_rep, "n_rep", 1, MOST_REPETITIONS)
         check_recall(self.recall)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,10 @@ class DensityNormalized(Bandwidth):
         if not isinstance(base, Bandwidth):
             raise TypeError(f"base must be a rule such as asbc.Fixed(0.5); got {base!r}.")
         return base
+
+    def check_parameters(self, k):
+        self._base().check_parameters(k)
+        check_alpha(self.alpha)
 
     @property
     def uses_dimension(self):  # type: ignore[override]
@@ -107,9 +112,15 @@ class Reweighted(Bandwidth):
         return changed(self.base.choose(X, neighbors, dimension), reweight=own)
 
 
-def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
-    """``q_i^-alpha`` of every node, where q_i is the sum of its Gaussian kernel with its neighbours and itself."""
+def check_alpha(alpha: Any) -> float:
+    """How much of the density is removed, as a float: none (0) or more."""
     if not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha < 0:
         raise ValueError(f"alpha must be a number of at least 0; got {alpha!r}.")
+    return float(alpha)
+
+
+def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
+    """``q_i^-alpha`` of every node, where q_i is the sum of its Gaussian kernel with its neighbours and itself."""
+    alpha = check_alpha(alpha)
     kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))
     return (1.0 + kernel.sum(axis=1)) ** -alpha

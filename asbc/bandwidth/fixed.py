@@ -53,18 +53,29 @@ class Fixed(Global):
     def uses_dimension(self):  # type: ignore[override]
         return self.value == "median_spectral"
 
+    def check_parameters(self, k):
+        if not isinstance(self.value, str):
+            sigma_per_node(positive_number(self.value, "value"), 1, "value")
+        elif self.value == "mean_knn":
+            neighbor_number(self.k_mle, k, "k_mle")
+        elif self.value == "median_spectral":
+            self._spectral().check_parameters(k)
+        else:
+            raise ValueError(f"value must be a positive number, 'mean_knn' or 'median_spectral'; got {self.value!r}.")
+
+    def _spectral(self) -> SpectralBandwidth:
+        return SpectralBandwidth() if self.spectral is None else self.spectral
+
     def choose(self, X, neighbors, dimension):
-        value = positive_number(self.value, "value")
-        sigma_per_node(value, 1, "value")
-        return OneForAll(value).choose(X, neighbors, dimension)
+        self.check_parameters(neighbors.k)
+        return OneForAll(float(self.value)).choose(X, neighbors, dimension)
 
     def summarize(self, X, neighbors, dimension):
-        if self.value not in ("mean_knn", "median_spectral"):
-            raise ValueError(f"value must be a positive number, 'mean_knn' or 'median_spectral'; got {self.value!r}.")
+        self.check_parameters(neighbors.k)
         if self.value == "mean_knn":
-            k = neighbor_number(self.k_mle, neighbors, "k_mle")
+            k = int(self.k_mle)
             return {"at_k": neighbors.distances[:, k - 1].copy(), "above_zero": kth_distance(neighbors, k)}
-        spectral = SpectralBandwidth() if self.spectral is None else self.spectral
+        spectral = self._spectral()
         choice = spectral.choose(X, neighbors, dimension)
         return {"sigma": choice.sigma, "constant": spectral.constant(neighbors)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -90,12 +91,20 @@ class LogLog(Global):
         self.n_grid = n_grid
         self.k_mle = k_mle
 
+    def check_parameters(self, k):
+        _check_curve(self.n_grid, self.k_mle, k)
+
     def summarize(self, X, neighbors, dimension):
-        return curve_summary(neighbors, neighbor_number(self.k_mle, neighbors, "k_mle"))
+        self.check_parameters(neighbors.k)
+        return curve_summary(neighbors, int(self.k_mle))
 
     def one_sigma(self, summary):
-        n_grid = whole_number(self.n_grid, "n_grid", 3, MOST_GRID)
-        return LogLogCurve(summary, n_grid).steepest() if summary["at_last"].any() else (0.0, False)
+        return LogLogCurve(summary, int(self.n_grid)).steepest() if summary["at_last"].any() else (0.0, False)
+
+
+def _check_curve(n_grid: Any, k_mle: Any, k: int) -> None:
+    whole_number(n_grid, "n_grid", 3, MOST_GRID)
+    neighbor_number(k_mle, k, "k_mle")
 
 
 def curve_summary(neighbors, k_mle: int) -> dict[str, np.ndarray]:
@@ -144,22 +153,25 @@ class DimensionMatching(Global):
     def uses_dimension(self):  # type: ignore[override]
         return self.rule == "slope"
 
+    def check_parameters(self, k):
+        if one_of(self.rule, "rule", ("slope", "max_min")) == "slope":
+            _check_curve(self.n_grid, self.k_mle, k)
+
     def summarize(self, X, neighbors, dimension):
-        if one_of(self.rule, "rule", ("slope", "max_min")) == "max_min":
+        self.check_parameters(neighbors.k)
+        if self.rule == "max_min":
             return {"nearest": neighbors.distances[:, 0].copy(), "at_last": kth_distance(neighbors, neighbors.k)}
         values = check_dimension(dimension, neighbors)
-        k_mle = neighbor_number(self.k_mle, neighbors, "k_mle")
-        return {"dimension": values, **curve_summary(neighbors, k_mle)}
+        return {"dimension": values, **curve_summary(neighbors, int(self.k_mle))}
 
     def one_sigma(self, summary):
         if self.rule == "max_min":
             widest = float(summary["nearest"].max())
             return (widest, False) if widest > 0 else (float(summary["at_last"].max()), True)
         target = float(np.median(summary["dimension"]))
-        n_grid = whole_number(self.n_grid, "n_grid", 3, MOST_GRID)
         if not summary["at_last"].any():
             return 0.0, False
-        curve = LogLogCurve(summary, n_grid)
+        curve = LogLogCurve(summary, int(self.n_grid))
         if curve.slopes[0] >= target:
             return float(curve.grid[0]), True
         above = np.flatnonzero(curve.slopes >= target)

@@ -50,10 +50,13 @@ class Perplexity(Bandwidth):
     def constant(self, neighbors):
         return neighbors.distances[:, -1] == 0
 
+    def check_parameters(self, k):
+        positive_number(self.beta, "beta")
+
     def sigma(self, neighbors: Neighbors, dimension: ArrayLike | None) -> tuple[Vector, NDArray[np.bool_]]:
         """The bandwidths (n,) alone, and which of them lie at an end of what is considered (n,)."""
-        beta = positive_number(self.beta, "beta")
-        target = np.clip(beta * check_dimension(dimension, neighbors), 1.0, max(1.0, 0.9 * neighbors.k))
+        self.check_parameters(neighbors.k)
+        target = np.clip(float(self.beta) * check_dimension(dimension, neighbors), 1.0, max(1.0, 0.9 * neighbors.k))
         nearest = kth_distance(neighbors, 1)
         constant = nearest == 0
         low = np.where(constant, 1.0, 0.05 * nearest)

@@ -44,9 +44,9 @@ class ConstantNeighborhoodWarning(UserWarning):
     """
 
 
-def neighbor_number(k: Any, neighbors: Neighbors, name: str) -> int:
-    """`k` as the number of one of a node's neighbours, counted from 1."""
-    return whole_number(k, name, 1, neighbors.k, "the candidates of a node")
+def neighbor_number(number: Any, k: int, name: str) -> int:
+    """`number` as that of one of a node's k neighbours, counted from 1."""
+    return whole_number(number, name, 1, k, "the candidates of a node")
 
 
 def check_dimension(dimension: ArrayLike | None, neighbors: Neighbors) -> Vector:
@@ -111,6 +111,27 @@ class Bandwidth(BaseEstimator):
     @property
     def local(self) -> bool:
         return False
+
+    def check_parameters(self, k: int) -> None:
+        """Refuse parameters that cannot work, before there are neighbours; a rule that has any says here which.
+
+        Parameters
+        ----------
+        k : int
+            Neighbours per node that there will be.
+
+        See Also
+        --------
+        asbc.GraphBuilder.check_parameters : calls it, before any work is done.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.SpectralBandwidth(gamma=0).check_parameters(k=30)
+        Traceback (most recent call last):
+        ...
+        ValueError: gamma must be a positive number; got 0.
+        """
 
     def select(self, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None) -> BandwidthChoice:
         """Choose a bandwidth for every node.

@@ -39,8 +39,12 @@ class SelfTuning(Bandwidth):
     def __init__(self, k: int = 7):
         self.k = k
 
+    def check_parameters(self, k):
+        neighbor_number(self.k, k, "k")
+
     def summarize(self, X, neighbors, dimension):
-        scale = kth_distance(neighbors, neighbor_number(self.k, neighbors, "k"))
+        self.check_parameters(neighbors.k)
+        scale = kth_distance(neighbors, int(self.k))
         return {"sigma": np.where(scale > 0, scale, 1.0) / np.sqrt(2.0), "constant": scale == 0}
 
     def resolve(self, summary):

@@ -74,19 +74,22 @@ class SpectralBandwidth(Bandwidth):
     def constant(self, neighbors):
         return neighbors.distances[:, -1] == 0
 
-    def choose(self, X, neighbors, dimension):
-        gamma = positive_number(self.gamma, "gamma")
-        n_grid = whole_number(self.n_grid, "n_grid", 2, MOST_GRID)
+    def check_parameters(self, k):
+        positive_number(self.gamma, "gamma")
+        whole_number(self.n_grid, "n_grid", 2, MOST_GRID)
         low, high = positive_number(self.low, "low"), positive_number(self.high, "high")
         if low >= high:
             raise ValueError(f"low must be below high; got low={low} and high={high}.")
-        refine = true_or_false(self.refine, "refine")
-        k = neighbors.k
+        true_or_false(self.refine, "refine")
         if k < 2:
             raise ValueError(f"neighbors must have k of at least 2: one neighbour has no kernel to speak of; got {k}.")
-        k_mle = neighbor_number(self.k_mle, neighbors, "k_mle")
-        target = gamma * check_dimension(dimension, neighbors)
-        grid = geometric_grid(neighbors, n_grid, k_mle, low, high)
+        neighbor_number(self.k_mle, k, "k_mle")
+
+    def choose(self, X, neighbors, dimension):
+        k = neighbors.k
+        self.check_parameters(k)
+        target = float(self.gamma) * check_dimension(dimension, neighbors)
+        grid = geometric_grid(neighbors, int(self.n_grid), int(self.k_mle), float(self.low), float(self.high))
         n = neighbors.n
         sigma, rank, slope, objective = np.empty((4, n))
         at_edge = np.empty(n, bool)
@@ -99,7 +102,7 @@ class SpectralBandwidth(Bandwidth):
             at_edge[rows] = (column == 0) | (column == points.shape[1] - 1)
             each = np.arange(len(points))
             sigma[rows] = points[each, column]
-            if refine:
+            if self.refine:
                 left = points[each, np.maximum(column - 1, 0)]
                 right = points[each, np.minimum(column + 1, points.shape[1] - 1)]
                 found = criterion.refine(pairs, left, right, target[rows], steepest, k)

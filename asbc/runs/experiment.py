@@ -26,6 +26,7 @@ from asbc.runs.levels import (
     check_settings,
     draw,
     level_in_words,
+    made,
     own_levels,
     plan,
     sample_columns,
@@ -88,8 +89,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     -------
     Outcome
     """
-    methods: dict[str, Method] = {name: instantiate(node) for name, node in _items(cfg.get("methods"))}
-    tasks: dict[str, Task] = {name: instantiate(node) for name, node in _items(cfg.get("evaluate"))}
+    methods: dict[str, Method] = {name: made(node, f"methods.{name}") for name, node in _items(cfg.get("methods"))}
+    tasks: dict[str, Task] = {name: made(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
     check_settings(cfg, methods, tasks)
     embeddings: Embeddings = instantiate(cfg.embedding).load()
     if cfg.samples_per_class == "auto":  # what embedding=files says

@@ -11,19 +11,23 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from asbc.bandwidth import Bandwidth
+from asbc.builder import METRICS
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.arrays import Embeddings
 from asbc.embeddings.stratify import stratified_sample
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Kept, Sample
 from asbc.evaluate.tasks import Task
+from asbc.graph import SYMMETRIES
 from asbc.learn.labels import is_unlabeled
 from asbc.runs.sealed import ALL
-from asbc.validation import normalize, seed_number, whole_number
+from asbc.validation import normalize, one_of, seed_number, whole_number
 
 log = logging.getLogger("asbc")
 
@@ -46,6 +50,7 @@ class Unit:
 
 def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mapping[str, Task]) -> None:
     """Refuse settings that cannot work whatever the data are, before these are read."""
+    made(cfg.dimension, "dimension")
     if not methods or not tasks:
         raise ValueError("an experiment needs at least one method and one evaluation; got none")
     if cfg.neighbors.get("k", cfg.k_cand) != cfg.k_cand:
@@ -71,8 +76,33 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
     }
     nearest |= {f"k of {name}": task.k for name, task in tasks.items() if hasattr(task, "k")}
     for name, number in nearest.items():
-        if number > k:
+        if isinstance(number, Real) and number > k:
             raise ValueError(f"k_cand must be at least {number}, the {name}: a node has no neighbour beyond; got {k}")
+    for name, method in methods.items():
+        if method.bandwidth is not None:
+            _check_rule(method.bandwidth, name, k)
+    solved = any(method.weights in ("nnk", "blend") for method in methods.values())
+    whole_number(cfg.graph.k_min, "graph.k_min", 0, k if solved else None, "the candidates of a node")
+    one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
+    if cfg.neighbors.get("_target_") == "asbc.search_neighbors":  # a search of the user's own may know other metrics
+        one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)
+
+
+def _check_rule(rule: Bandwidth, name: str, k: int) -> None:
+    try:
+        rule.check_parameters(k)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the bandwidth of {name}: {error}") from error
+
+
+def made(node: DictConfig, name: str) -> Any:
+    """What a part of a config describes; parameters that its class refuses are an error that names the part."""
+    try:
+        return instantiate(node)
+    except InstantiationException as error:
+        if isinstance(error.__cause__, TypeError | ValueError):
+            raise ValueError(f"{name}: {error.__cause__}") from error
+        raise
 
 
 def levels(samples_per_class: Any) -> list[int]:

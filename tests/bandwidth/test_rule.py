@@ -113,3 +113,32 @@ def test_bad_dimension(geometry):
         rule.select(X, neighbors, dimension[1:])
     with pytest.raises(ValueError, match=r"dimension must be positive and finite; node 0 has 0.0"):
         rule.select(X, neighbors, np.zeros(240))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (asbc.SpectralBandwidth(gamma="x"), "gamma must be a positive number; got 'x'"),
+        (asbc.SpectralBandwidth(n_grid=1), "n_grid must be a whole number from 2"),
+        (asbc.SpectralBandwidth(low=3, high=2), r"low must be below high; got low=3\.0 and high=2\.0"),
+        (asbc.Fixed("mean"), "value must be a positive number, 'mean_knn' or 'median_spectral'; got 'mean'"),
+        (asbc.Fixed([1.0]), r"value must be a positive number; got \[1\.0\]"),
+        (asbc.Fixed("median_spectral", spectral=asbc.SpectralBandwidth(gamma=-1)), "gamma must be a positive number"),
+        (asbc.Perplexity(beta=None), "beta must be a positive number; got None"),
+        (asbc.SelfTuning(k=13), "k must be a whole number from 1 to 12, the candidates of a node; got 13"),
+        (asbc.LogLog(n_grid=2), "n_grid must be a whole number from 3"),
+        (asbc.DimensionMatching("slopes"), "rule must be 'slope' or 'max_min'; got 'slopes'"),
+        (asbc.DimensionMatching(k_mle=0), "k_mle must be a whole number from 1 to 12"),
+        (asbc.DensityNormalized(asbc.Fixed(0)), "value must be a positive number; got 0"),
+        (asbc.DensityNormalized(alpha="1"), "alpha must be a number of at least 0; got '1'"),
+    ],
+    ids=repr,
+)
+def test_parameters_are_refused_before_the_search_and_as_they_are_by_the_rule_itself(rule, message, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    neighbors = asbc.search_neighbors(X, 12)
+    with pytest.raises(ValueError, match=message):
+        rule.select(X, neighbors, np.full(40, 3.0))
+    monkeypatch.setattr("asbc.builder.search_neighbors", None)
+    with pytest.raises(ValueError, match=message):
+        asbc.GraphBuilder(bandwidth=rule, k_cand=12).fit(X)

@@ -174,6 +174,20 @@ def test_classes_that_nobody_can_vote_for_are_counted(tmp_path, caplog):
     assert "all nodes: 1 of 4 classes have one sample, for which no other can vote" in caplog.text
 
 
+REFUSED = {  # settings of a group, and what is said of them before vectors are looked for
+    "bandwidth.gamma=x": "the bandwidth of knn_sigma: gamma must be a positive number; got 'x'",
+    "bandwidth.gamma=-1": "the bandwidth of knn_sigma: gamma must be a positive number; got -1",
+    "bandwidth.k_mle=x": "the bandwidth of knn_sigma: k_mle must be a whole number from 1 to .* got 'x'",
+    "bandwidth.refine=5": "the bandwidth of knn_sigma: refine must be True or False; got 5",
+    "graph.k_min=x": "graph.k_min must be a whole number from 0 to .* got 'x'",
+    "graph.symmetrize=min": "graph.symmetrize must be 'max', 'mean' or None; got 'min'",
+    "dimension.n_rep=x": "dimension: n_rep must be a whole number from 1 to .* got 'x'",
+    "dimension.estimator=pca": "dimension: estimator must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'",
+    "neighbors.metric=manhattan": "neighbors.metric must be 'euclidean' or 'cosine'; got 'manhattan'",
+    "methods.nnk_sigma.weights=knn": "methods.nnk_sigma: weights must be one of .* got 'knn'",
+}
+
+
 def test_what_cannot_work_is_refused_before_any_work(tmp_path):
     rng = np.random.default_rng(0)
     overrides = write_files(tmp_path, rng.normal(size=(60, 4)), np.repeat([0, 1], 30))
@@ -190,15 +204,13 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
         (("embedding.path=null",), "path: the file with your embeddings is wanted"),
         (("embedding.path=nowhere.npy", "k_cand=2"), "k_cand must be at least 8, .* got 2. dimension=levina_bickel"),
         (("embedding.path=nowhere.npy", "k_cand=9"), "k_cand must be at least 10, the k_mle of knn_sigma: .* got 9"),
+        *((("embedding.path=nowhere.npy", setting), message) for setting, message in REFUSED.items()),
     ):
         with pytest.raises(ValueError, match=message):
             run(config(tmp_path / "out", *overrides, *extra))
     for extra, message in (
         (("k_cand=3000",), "gives more than k_cand=3000 nodes"),
         (("neighbors.k=10",), "neighbors.k .* follows k_cand: give that instead; got neighbors.k=10"),
-        (("bandwidth.gamma=-1",), "gamma must be a positive number"),
-        (("dimension.estimator=pca",), "'mst', 'levina_bickel' or 'two_nn'"),
-        (("neighbors.metric=manhattan",), "'euclidean' or 'cosine'; got 'manhattan'"),
     ):
         with pytest.raises(Exception, match=message):
             run(config(tmp_path / "out", *extra))
