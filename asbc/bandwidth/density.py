@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -112,15 +111,14 @@ class Reweighted(Bandwidth):
         return changed(self.base.choose(X, neighbors, dimension), reweight=own)
 
 
-def check_alpha(alpha: Any) -> float:
-    """How much of the density is removed, as a float: none (0) or more."""
+def check_alpha(alpha: float) -> None:
+    """Refuse what is no share of the density to remove: none is 0."""
     if not isinstance(alpha, Real) or not np.isfinite(alpha) or alpha < 0:
         raise ValueError(f"alpha must be a number of at least 0; got {alpha!r}.")
-    return float(alpha)
 
 
 def density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
     """``q_i^-alpha`` of every node, where q_i is the sum of its Gaussian kernel with its neighbours and itself."""
-    alpha = check_alpha(alpha)
+    check_alpha(alpha)
     kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))
     return (1.0 + kernel.sum(axis=1)) ** -alpha

@@ -76,7 +76,7 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
     }
     nearest |= {f"k of {name}": task.k for name, task in tasks.items() if hasattr(task, "k")}
     for name, number in nearest.items():
-        if isinstance(number, Real) and number > k:
+        if isinstance(number, int | float) and number > k:
             raise ValueError(f"k_cand must be at least {number}, the {name}: a node has no neighbour beyond; got {k}")
     for name, method in methods.items():
         if method.bandwidth is not None:
