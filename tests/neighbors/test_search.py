@@ -9,6 +9,7 @@ from asbc.neighbors import search_neighbors
 from asbc.neighbors.search import find_rows
 from tests import twins
 from tests.neighbors.legal import assert_legal
+from tests.searches import needs_library
 
 # pynndescent compiles itself for half a minute, once per process.
 KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=[pytest.mark.slow, pytest.mark.nn_descent]))
@@ -17,6 +18,7 @@ KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=[pytest.mark.slow, pyte
 @pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_answers_are_legal_and_recall_is_measured(X, exact, search):
+    needs_library(search)
     found = search_neighbors(X, 12, search=search, sample=len(X))
     assert_legal(X, found)
     share = np.mean([len(set(a) & set(b)) / 12 for a, b in zip(found.indices, exact.indices, strict=True)])
@@ -28,6 +30,7 @@ def test_answers_are_legal_and_recall_is_measured(X, exact, search):
 @pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_repeatable(X, search):
+    needs_library(search)
     first, second = (search_neighbors(X, 12, search=search) for _ in range(2))
     assert (first.indices == second.indices).all() and (first.distances == second.distances).all()
 
@@ -35,6 +38,7 @@ def test_repeatable(X, search):
 @pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", KINDS)
 def test_many_duplicates(search):
+    needs_library(search)
     X = np.repeat(np.random.default_rng(1).normal(size=(20, 8)), 30, axis=0).astype(np.float32)
     X.setflags(write=False)
     found = search_neighbors(X, 10, search=search)
@@ -45,6 +49,7 @@ def test_many_duplicates(search):
 @pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("search", ["ivf", "hnsw"])
 def test_queries(X, search):
+    needs_library(search)
     queries = X[:50] + 0.01
     found = search_neighbors(X, 12, queries=queries, search=search)
     wanted = search_neighbors(X, 12, queries=queries)

@@ -18,12 +18,14 @@ from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import read_graph_manifest
 from tests.forked import run
 from tests.outofcore.small import ARGUMENTS, STAGES, HalfTheThird, Started, build, build_until, files_of
+from tests.searches import needs_library
 
 KINDS = [pytest.param(kind, marks=pytest.mark.nn_descent if kind == "nn_descent" else ()) for kind in OPTIONS]
 
 
 @pytest.mark.parametrize("search", [kind for kind in KINDS if kind.values != ("exact",)])
 def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, search, monkeypatch):
+    needs_library(search)
     monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)  # or so few rows are searched exactly
     manifest = build(path, tmp_path / "g", search=search)
     wanted = asbc.search_neighbors(X, 12, search=search)
@@ -96,6 +98,7 @@ def test_a_damaged_part_is_named(path, tmp_path, monkeypatch):
 def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, monkeypatch, name):
     lists = {"search": "ivf", "search_options": {"n_lists": 20, "n_probe": 8}}
     search = {"search": "hnsw"} if name == "index.faiss" else lists
+    needs_library(search["search"])
     build_until("_survey", monkeypatch, path, tmp_path / "g", **search)
     file = tmp_path / "g" / "scratch" / name
     file.write_bytes(file.read_bytes()[:-50])

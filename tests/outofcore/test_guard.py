@@ -9,6 +9,7 @@ from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.guard import locked
 from tests.outofcore.small import ARGUMENTS, Started, build, build_until, files_of
+from tests.searches import needs_library
 
 
 def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(path, tmp_path, reference):
@@ -63,6 +64,7 @@ def test_a_disk_that_fills_up(path, tmp_path, reference):
 
 
 def test_a_disk_that_fills_up_under_the_index(path, tmp_path):
+    needs_library("hnsw")
     stopped = Started(path, tmp_path / "g", "--k", "12", "--search", "hnsw", largest_file=30_000)
     assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
     assert not list((tmp_path / "g" / "scratch").rglob(".*"))
