@@ -120,6 +120,19 @@ def test_a_search_that_all_trials_share_was_timed_once(tmp_path):
     assert claim.verdict == FAILS and "on 70 nodes: the search takes 0.22 s" in claim.evidence
 
 
+def test_without_labels_a_search_that_was_timed_often_decides(tmp_path):
+    """All trials are then on the whole data set: of one command they may share a search, runs of several do not."""
+    whole = {"samples": 0, "level": 0}
+    write_run(tmp_path, "ablation", timed(lambda trial: 3.0, **whole))
+    claim = one(tmp_path, "Neighbour search dominates")
+    assert claim.verdict == UNKNOWN and "`asbc experiment=ablation rerun=true`, run by itself" in claim.evidence
+    for gamma, seconds in ((0.5, 0.2), (1.0, 0.25), (1.5, 0.3)):
+        write_run(tmp_path, "gamma", timed(lambda trial, s=seconds: s, **whole), bandwidth={"gamma": gamma})
+    claim = one(tmp_path, "Neighbour search dominates")
+    assert (claim.verdict, claim.experiment) == (FAILS, "gamma")
+    assert "the search takes 0.25 s and the rest, from dimension to graph, 1.00 s" in claim.evidence
+
+
 def test_real_results_get_a_verdict_on_everything_that_was_run(subject):
     claims = judge(subject)
     assert not any(claim.missing for claim in claims)
