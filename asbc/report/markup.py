@@ -31,7 +31,7 @@ def table_html(table: Table) -> str:
     return (
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table{" class=stacked" if many else ""}>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="note">{escape(table.note)}</p>'
+        + (f'<p class="note">{escape(table.note)}</p>' if table.note else "")
     )
 
 

@@ -88,7 +88,8 @@ def gamma(part: Part) -> Table:
         "gamma",
         "Table 3. How much γ matters: the rank wanted is γ × dimension",
         f"Paper: {paper()['data']}, median dimension {paper()['gamma']['dimension_median']}; other embeddings are not "
-        f"expected to give the same accuracies. Differences are from γ = {base:g}, in the same trials. {_how(body)}",
+        f"expected to give the same {'accuracies' if part.has('loo') else 'ranks'}. "
+        + _how(body, f"Differences are from γ = {base:g}, in the same trials. "),
         [
             "γ",
             "LOO NNK-σ",
@@ -122,7 +123,8 @@ def ablation(part: Part) -> Table:
     return Table(
         "ablation",
         "Ablation: the chain of methods",
-        "Means over trials (LP: over all label counts too). Neighbours: median number per node that have weight. "
+        f"Means over trials{' (LP: over all label counts too)' if 'lp' in tasks else ''}. "
+        "Neighbours: median number per node that have weight. "
         "Condition: median condition number of the local kernels. At edge: nodes whose bandwidth is at an end of "
         "the grid.",
         ["method", *(TASKS[task] for task in tasks), *more.values(), "at edge"],
@@ -229,7 +231,7 @@ def _sweep(part: Part, name: str, title: str, axis: str, usual: float, more: dic
     return Table(
         name,
         title,
-        f"Differences are from {axis} = {base:g}, in the same trials. {_how(body)}",
+        _how(body, f"Differences are from {axis} = {base:g}, in the same trials. "),
         ["method", axis, "LOO", f"from {axis} = {base:g}", *(text for text, _ in shown.values())],
         body,
     )
@@ -341,11 +343,11 @@ def _record(c: Comparison | None) -> str | None:
     return None if c is None else f"{c.wins}/{c.ties}/{c.losses}, p={c.p_value:.2g}"
 
 
-def _how(body: Iterable[Sequence[Cell]]) -> str:
-    """How the intervals of a table came about."""
+def _how(body: Iterable[Sequence[Cell]], first: str = "") -> str:
+    """How the intervals of a table came about, and `first` what they are of; nothing where there are none."""
     found = [cell for row in body for cell in row if isinstance(cell, Comparison)]
     if not found:
         return ""
     over = " or ".join(sorted({c.over for c in found}, reverse=True))
     trials = sorted({c.trials for c in found})
-    return f"{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {', '.join(map(str, trials))}."
+    return f"{first}{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {', '.join(map(str, trials))}."

@@ -4,6 +4,7 @@ import pytest
 from asbc.evaluate.comparison import Comparison, compare_methods
 from asbc.report.evidence import read_evidence
 from asbc.report.findings import find
+from asbc.report.markup import table_html
 from asbc.report.paper import at_gamma, paper
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES, accuracy, gamma, regret, selectors
@@ -38,6 +39,20 @@ def test_table_3_has_the_papers_numbers_where_it_prints_them(subject):
     assert at_gamma(0.6, "loo") is None
     lengths = {len(values) for name, values in paper()["gamma"].items() if name != "dimension_median"}
     assert lengths == {6}
+
+
+def test_notes_of_tables_say_nothing_of_what_is_not_in_them(tmp_path):
+    """Without labels there are no accuracies, and no differences between them."""
+    for name, key in (("gamma", "gamma"), ("n_grid", "n_grid")):
+        for value in (1, 2):
+            rows = rows_of({"nnk_sigma": 0.5}, metric="rank_median", scored=None, right=None)
+            write_run(tmp_path, name, rows, bandwidth={"gamma": 1.0, "n_grid": 12, key: value})
+    write_run(tmp_path, "ablation", rows_of({"knn": 0.5, "nnk_sigma": 0.6}, metric="edges", scored=None, right=None))
+    tables = find(read_evidence([tmp_path]).subjects[0]).tables
+    notes = {name: " ".join(table.note for table in tables[name]) for name in tables}
+    assert notes["gamma"].rstrip().endswith("not expected to give the same ranks.") and notes["n_grid"] == ""
+    assert notes["ablation"].startswith("Means over trials. Neighbours")
+    assert 'class="note"' not in table_html(tables["n_grid"][0])
 
 
 def test_rules_are_set_against_the_spectral_one_with_the_same_weights(subject):
