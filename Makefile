@@ -49,10 +49,11 @@ test: $(VENV)/.installed-dev
 faults: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --timeout 0 --campaign docs/reliability.md tests/faults
 
+# FULL=--full goes up to a million vectors.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
-	$(BIN)/python experiments/benchmark_scale.py
-	$(BIN)/python experiments/benchmark_peers.py
+	$(BIN)/python experiments/benchmark_scale.py $(FULL)
+	$(BIN)/python experiments/benchmark_peers.py $(FULL)
 
 notebooks: $(VENV)/.installed-dev
 	$(BIN)/python notebooks/build.py

@@ -23,8 +23,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from benchmark_peers import put_between, text_like, write_whole
 from make_mixture import make_mixture
+from peers_lines import text_like
+from peers_table import put_between, write_whole
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import nnls

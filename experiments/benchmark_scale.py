@@ -60,6 +60,11 @@ def our_nnk(X):
     return asbc.GraphBuilder(k_cand=K).fit_transform(X)
 
 
+def our_neighbors(X):
+    """For peers without a search of their own. GraphBuilder takes the same one, so that it makes no difference."""
+    return asbc.search_neighbors(X, K, search="auto")
+
+
 def our_perplexity(X):
     return asbc.GraphBuilder(k_cand=K, weights="gaussian", bandwidth=asbc.Perplexity()).fit_transform(X)
 
@@ -72,16 +77,23 @@ def our_nnk_approximate(X):
 
 def nnk_by_dropping(X):
     """PyNNK's algorithm: one bandwidth, and a solver that drops neighbours and never takes one back."""
-    neighbors = asbc.search_neighbors(X, K)
+    neighbors = our_neighbors(X)
     sigma = float(neighbors.distances[:, 9].mean())
     return asbc.to_graph(neighbors, asbc.nnk_weights(X, neighbors, sigma, k_min=0, solver="reference"))
 
 
-def umap_graph(X):
+def umap_neighbors(X):
+    """Ids and distances, the node itself first, as UMAP finds them when it is given none."""
+    from umap.umap_ import nearest_neighbors
+
+    return nearest_neighbors(X, K + 1, "euclidean", {}, False, np.random.RandomState(0))[:2]
+
+
+def umap_graph(X, found=None):
     from umap.umap_ import fuzzy_simplicial_set
 
-    graph, _, _ = fuzzy_simplicial_set(X, K + 1, np.random.RandomState(0), "euclidean")
-    return graph
+    ids, distances = found or umap_neighbors(X)
+    return fuzzy_simplicial_set(X, K + 1, None, "euclidean", knn_indices=ids, knn_dists=distances)[0]
 
 
 def pynndescent_graph(X):
@@ -102,7 +114,7 @@ def graphlearning_graph(X):
     """GraphLearning's own search needs annoy, which has no wheels; it takes neighbours, the node itself first."""
     import graphlearning
 
-    neighbors = asbc.search_neighbors(X, K)
+    neighbors = our_neighbors(X)
     indices = np.column_stack([np.arange(len(X)), neighbors.indices])
     distances = np.column_stack([np.zeros(len(X)), neighbors.distances])
     return graphlearning.weightmatrix.knn(X, K + 1, knn_data=(indices, distances))

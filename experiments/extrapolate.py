@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark_peers import put_between
+from peers_table import put_between
 
 from asbc.neighbors.lists import TRAINING_ROWS_PER_LIST
 from asbc.neighbors.search import check_search

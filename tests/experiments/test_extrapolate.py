@@ -15,7 +15,7 @@ def extrapolate(monkeypatch):
     import extrapolate
 
     yield extrapolate
-    for name in ("extrapolate", "benchmark_peers"):
+    for name in ("extrapolate", "peers_table"):
         sys.modules.pop(name, None)
 
 
