@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asbc.files import write_whole
-from asbc.report.chart import Axis, Band, Box, Cells, Figure, Line, Mark, Note, Panel, Rule, Whiskers
+from asbc.report.chart import Axis, Band, Box, Cells, Figure, Line, Mark, Note, Panel, Rule, Whiskers, panel_size
 from asbc.report.style import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-WIDTH, HEIGHT = 5.0, 3.7  # of a panel, in inches
-# Left, bottom, width and height of the axes, as shares of the panel; panels side by side have one height.
-FRAME = (0.155, 0.165, 0.815, 0.725)
-ROW = 0.06  # height of a legend's line, as a share of the panel's
-KEY = 0.45  # height of the line below all panels that says which mark is which method, in inches
+# All lengths are in inches.
+LEFT, RIGHT, TOP, BOTTOM = 0.775, 0.15, 0.407, 0.6105  # what is left free around the axes
+ROW = 0.222  # height of a legend's line
+KEY = 0.45  # height of the line below all panels that says which mark is which method
 
 
 def draw(panels: Sequence[Panel], columns: int = 0, key: Sequence[Line] = ()) -> Canvas:
@@ -30,15 +29,16 @@ def draw(panels: Sequence[Panel], columns: int = 0, key: Sequence[Line] = ()) ->
 
     across = columns or len(panels)
     down = -(-len(panels) // across)
+    wide, high = (length / 100 for length in panel_size(across))
     with style():
-        size = (WIDTH * across, HEIGHT * down + (KEY if key else 0))
+        size = (wide * across, high * down + (KEY if key else 0))
         canvas = Canvas(figsize=size)
         upper, *lower = canvas.subfigures(
-            2 if key else 1, 1, squeeze=False, height_ratios=[HEIGHT * down, KEY] if key else None
+            2 if key else 1, 1, squeeze=False, height_ratios=[high * down, KEY] if key else None
         )[:, 0]
         cells = upper.subfigures(down, across, squeeze=False).ravel()
         for cell, panel in zip(cells, panels, strict=False):
-            _paint(cell.add_axes(_frame(panel)), panel)
+            _paint(cell.add_axes(_frame(panel, wide, high)), panel)
         for strip in lower:
             strip.legend(handles=[_joined(line) for line in key], loc="center", ncols=len(key))
     return canvas
@@ -78,10 +78,11 @@ def _encoded(canvas: Canvas, dpi: int) -> bytes:
     return out.getvalue()
 
 
-def _frame(panel: Panel) -> tuple[float, float, float, float]:
-    left, bottom, width, height = FRAME
-    below = ROW * -(-len(panel.legend) // panel.columns) if panel.columns else 0.0
-    return left + panel.room, bottom + below, width - panel.room, height - below
+def _frame(panel: Panel, wide: float, high: float) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of the axes, as shares of the panel; panels side by side have one height."""
+    left = LEFT / wide + panel.room
+    bottom = (BOTTOM + ROW * (-(-len(panel.legend) // panel.columns) if panel.columns else 0)) / high
+    return left, bottom, 1 - RIGHT / wide - left, 1 - TOP / high - bottom
 
 
 def _paint(axes: Axes, panel: Panel) -> None:

@@ -191,6 +191,20 @@ class Figure:
     columns: int = 0
     key: Sequence[Line] = field(default=())
 
+    @property
+    def three(self) -> bool:
+        """Whether the page shows three of its panels side by side where there is room, and not two."""
+        return self.columns == 3 or len(self.panels) in (3, 5, 6)
+
+
+def panel_size(across: int) -> tuple[int, int]:
+    """Width and height of a panel, in hundredths of an inch, where so many stand side by side.
+
+    Two are readable on a telephone and fill a page. Three are shown smaller, so they are drawn narrower: their text,
+    which has one size in all panels, then hardly shrinks.
+    """
+    return (390, 330) if across == 3 else (500, 370)
+
 
 def named_ticks(places: Iterable[float]) -> list[tuple[float, str]]:
     """Ticks at some numbers, written as they are."""

@@ -96,7 +96,7 @@ def _curves(part: Part, metric: str) -> Figure:
     pair = {"nnk_sigma", "nnk_fixed"} <= set(methods)
     if pair:
         found = gains(places.tolist(), against("nnk_sigma", "nnk_fixed"), "nnk_sigma")
-        panels.append(differences("NNK-σ less NNK-fixed, on its own scale", found))
+        panels.append(differences("NNK-σ less NNK-fixed, own scale", found))
         alt.append("Paired differences of NNK-σ from NNK-fixed with intervals.")
     return Figure(
         NAMES[metric],

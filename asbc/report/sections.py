@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from asbc.report.answers import Answer
-from asbc.report.chart import Figure
+from asbc.report.chart import Figure, panel_size
 from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Claim
 from asbc.report.contrasts import FEWEST_TRIALS
 from asbc.report.findings import Findings
@@ -258,8 +258,9 @@ def _setup(part: Part) -> str:
 
 def figure_html(figure: Figure) -> str:
     """A figure whose panels flow with the width of the page."""
-    images = "".join(panel_svg(panel, alt) for panel, alt in zip(figure.panels, figure.alt, strict=True))
-    kind = "panels three" if len(figure.panels) in (3, 5, 6) or figure.columns == 3 else "panels"
+    size = panel_size(3 if figure.three else 2)
+    images = "".join(panel_svg(panel, alt, size) for panel, alt in zip(figure.panels, figure.alt, strict=True))
+    kind = "panels three" if figure.three else "panels"
     key = key_html(figure.key) if figure.key else ""
     return (
         f'<figure><h3>{escape(figure.title)}</h3>{key}<div class="{kind}">{images}</div>'

@@ -22,12 +22,12 @@ from asbc.report.chart import (
     Rule,
     Whiskers,
     decades,
+    panel_size,
     round_ticks,
 )
 from asbc.report.style import FAINT, FONT, GRID, INK, MUTED
 
 # Lengths are in hundredths of an inch.
-WIDTH, HEIGHT = 500, 370  # of a panel: readable on a telephone, and two or three fit a page
 LEFT, RIGHT, TOP, BOTTOM = 78, 15, 41, 61  # what is left free around the axes
 ROW = 22  # height of a legend's line
 POINT = 100 / 72  # a point of type
@@ -40,10 +40,12 @@ def figure_svg(figure: Figure) -> str:
     """All panels of a figure as one SVG file."""
     across = figure.columns or len(figure.panels)
     down = -(-len(figure.panels) // across)
-    width, height = across * WIDTH, down * HEIGHT + (2 * ROW if figure.key else 0)
+    wide, high = panel_size(across)
+    width, height = across * wide, down * high + (2 * ROW if figure.key else 0)
     inner = "".join(
-        f'<svg x="{i % across * WIDTH}" y="{i // across * HEIGHT}" width="{WIDTH}" height="{HEIGHT}">{_inside(p)}</svg>'
-        for i, p in enumerate(figure.panels)
+        f'<svg x="{i % across * wide}" y="{i // across * high}" width="{wide}" height="{high}">'
+        f"{_inside(panel, wide, high)}</svg>"
+        for i, panel in enumerate(figure.panels)
     )
     if figure.key:
         inner += _legend(figure.key, len(figure.key), width, height - 1.5 * ROW)
@@ -53,9 +55,10 @@ def figure_svg(figure: Figure) -> str:
     )
 
 
-def panel_svg(panel: Panel, alt: str) -> str:
-    """One panel for a page of HTML."""
-    return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {WIDTH} {HEIGHT}">{_inside(panel)}</svg>'
+def panel_svg(panel: Panel, alt: str, size: tuple[int, int]) -> str:
+    """One panel of some width and height for a page of HTML."""
+    wide, high = size
+    return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {wide} {high}">{_inside(panel, wide, high)}</svg>'
 
 
 def sample_svg(mark: Mark, width: float = 30, height: float = 14) -> str:
@@ -63,10 +66,10 @@ def sample_svg(mark: Mark, width: float = 30, height: float = 14) -> str:
     return f'<svg width="{width}" height="{height}" aria-hidden="true">{_sample(mark, 0, height / 2, width)}</svg>'
 
 
-def _inside(panel: Panel) -> str:
+def _inside(panel: Panel, wide: int, high: int) -> str:
     rows = -(-len(panel.legend) // panel.columns) if panel.columns else 0
-    left = LEFT + panel.room * WIDTH
-    width, height = WIDTH - left - RIGHT, HEIGHT - TOP - BOTTOM - rows * ROW
+    left = LEFT + panel.room * wide
+    width, height = wide - left - RIGHT, high - TOP - BOTTOM - rows * ROW
     (x_low, x_high), (y_low, y_high) = panel.limits()
     x, y = _ruler(panel.x, x_low, x_high, 0, width), _ruler(panel.y, y_low, y_high, height, 0)
     columns = [(x(v), text) for v, text in _ticks(panel.x, x_low, x_high)]
@@ -82,7 +85,7 @@ def _inside(panel: Panel) -> str:
         place = f"translate({18 - left:.1f} {height / 2:.1f}) rotate(-90)"
         words += f'<g transform="{place}">{_text(panel.y.label, 0, 0, 10, anchor="middle")}</g>'
     marks = "".join(_mark(mark, x, y, width, height) for mark in panel.marks)
-    legend = _legend(panel.legend, panel.columns, WIDTH, HEIGHT - rows * ROW - 1) if rows else ""
+    legend = _legend(panel.legend, panel.columns, wide, high - rows * ROW - 1) if rows else ""
     return (
         f"{_text(panel.title, left, TOP - 14, 10.5, bold=True)}"
         f'<g transform="translate({left:.1f} {TOP})"><path d="{grid}" stroke="{GRID}" fill="none"/>'

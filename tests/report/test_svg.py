@@ -2,12 +2,29 @@
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from asbc.report.chart import Axis, Band, Box, Cells, Figure, Line, Note, Panel, Rule, Whiskers, decades, round_ticks
+from asbc.report import sections
+from asbc.report.canvas import draw
+from asbc.report.chart import (
+    Axis,
+    Band,
+    Box,
+    Cells,
+    Figure,
+    Line,
+    Note,
+    Panel,
+    Rule,
+    Whiskers,
+    decades,
+    panel_size,
+    round_ticks,
+)
 from asbc.report.figures import FIGURES
 from asbc.report.style import LOOKS
 from asbc.report.svg import figure_svg, panel_svg, sample_svg
@@ -34,7 +51,7 @@ def test_every_figure_is_well_formed_and_says_what_it_shows(subject, experiment)
     shown = {element.text for element in root.iter(f"{SVG}text")}
     for panel, alt in zip(figure.panels, figure.alt, strict=True):
         assert {panel.title, panel.x.label, *(mark.label for mark in panel.legend)} <= shown
-        assert f'role="img" aria-label="{alt}"' in panel_svg(panel, alt)
+        assert f'role="img" aria-label="{alt}"' in panel_svg(panel, alt, panel_size(2))
     drawn = [element.get("d") for element in root.iter(f"{SVG}path")]
     assert all(drawn) and not any("nan" in way or "inf" in way for way in drawn)
     assert figure_svg(figure) == figure_svg(figure)
@@ -94,7 +111,7 @@ def test_marks_of_methods_differ(marker):
 def test_names_stay_text():
     panel = Panel("<script>", Axis("a & b"), Axis('"'), [Line([0, 1], [0, 1], "#000", label="<b>")], columns=1)
     assert {"<script>", "a & b", '"', "<b>"} <= set(words(panel))
-    assert "<script" not in panel_svg(panel, '"><script>alert(1)</script>')
+    assert "<script" not in panel_svg(panel, '"><script>alert(1)</script>', panel_size(2))
 
 
 def test_ticks_are_round_and_few():
@@ -113,3 +130,27 @@ def test_ticks_are_round_and_few():
 def test_a_panel_without_data_is_still_a_panel():
     assert words(Panel("nothing", Axis("x"), Axis("y", log=True), []))
     assert words(Panel("one point", Axis("x"), Axis("y"), [Line([3], [0], "#000")]))
+
+
+@pytest.mark.parametrize("experiment", ["regimes", "loo", "gamma"])
+def test_text_is_readable_where_panels_stand_side_by_side_on_the_page(subject, experiment):
+    """It is ten pixels high or more, with three panels in a row and with two, and no title leaves its panel."""
+    figure = FIGURES[experiment](subject.parts[experiment])
+    assert figure.three == (experiment != "gamma")
+    css = Path(sections.__file__).with_name("page.css").read_text()
+    rule = re.search(r"^main.* max-width: ([\d.]+)rem;.* padding: 0 ([\d.]+)rem", css, re.M)
+    page, padding = map(float, rule.groups())
+    rem, across = 16, 3 if figure.three else 2
+    shown = (page - 2 * padding - (across - 1)) * rem / across  # a gap of 1rem between panels
+    text = sections.figure_html(figure)
+    (width,) = {float(width) for width in re.findall(r'viewBox="0 0 (\d+) \d+"', text)}
+    assert min(float(size) for size in re.findall(r'<text[^>]* font-size="([\d.]+)"', text)) * shown / width > 10
+    for left, size, title in re.findall(r'<text x="([\d.]+)"[^>]* font-size="([\d.]+)"[^>]*600">([^<]+)<', text):
+        assert float(left) + 0.65 * float(size) * len(title) < width, "bold letters are about that wide"
+
+
+def test_files_have_the_panels_of_the_page(subject, tmp_path):
+    figure = FIGURES["regimes"](subject.parts["regimes"])
+    wide, high = panel_size(3)
+    assert f'viewBox="0 0 {3 * wide} {high}"' in figure_svg(figure)
+    assert draw(figure.panels).get_size_inches().tolist() == [3 * wide / 100, high / 100]
