@@ -147,6 +147,8 @@ def test_help_names_the_metric_and_the_experiments():
     for name in leaves("experiment"):
         assert name in done.stdout
     lines = [line for text in done.stdout.splitlines() for line in textwrap.wrap(text, 80) or [""]]
-    assert len(lines) <= 40, "it fits a screen"
+    assert len(lines) <= 32, "it fits a screen"
+    lists = tuple(f"{group.name}:" for group in CONF.iterdir())
+    assert all(len(text) <= 80 for text in done.stdout.splitlines() if not text.startswith(lists)), "a word on its own"
     assert done.stdout.count("\n  asbc ") == 4
     assert "pretrain" not in done.stdout, "the groups of another command"
