@@ -143,13 +143,14 @@ def neighborhood_distances(X, indices):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _listed(first, last, X, Q, candidates, out):
+def _listed(first, last, X, Q, candidates, order, out):
     d = X.shape[1]
     whole = d // LANES * LANES  # numbers in whole groups of lanes; those that are left go through a buffer
     x = np.zeros(whole + LANES)
     rest = np.zeros(4 * LANES)
     source = np.empty(4, np.int64)
-    for i in range(first, last):
+    for turn in range(first, last):
+        i = order[turn]
         for t in range(d):
             x[t] = Q[i, t]
         for start in range(0, candidates.shape[1], 4):
@@ -192,20 +193,24 @@ def _listed(first, last, X, Q, candidates, out):
                 out[i, start + j] = total if candidates[i, start + j] >= 0 else np.inf
 
 
-def listed_distances(X, Q, candidates):
+def listed_distances(X, Q, candidates, order=None):
     """Squared distances from each query to its listed rows of X.
 
     Parameters
     ----------
     X : (n, d), Q : (m, d) float32 or float64
     candidates : (m, c) integers; a negative one gives infinity
+    order : (m,) int64 or None, default=None
+        All queries, in the order in which they are worked on: where one has candidates in common with the next, those
+        are still in the cache.
 
     Returns
     -------
     (m, c) float64
     """
     out = np.empty(candidates.shape)
-    share_out(_listed, len(candidates), X, Q, candidates, out)
+    order = np.arange(len(candidates)) if order is None else order
+    share_out(_listed, len(candidates), X, Q, candidates, order, out)
     return out
 
 

@@ -61,17 +61,19 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
 
     Parameters
     ----------
-    tile : (m, c) float32 or float64
-        Products of m queries with rows `first_column` and on, or what these do not exceed; c is a multiple of ABREAST.
+    tile : (m, w) float32 or float64
+        Products of m queries with rows `first_column` and on, or what these do not exceed. Memory goes on for up to
+        ABREAST numbers after it.
     rows : (m,) int64
         The list that each query has.
     first_column : int
         The first row, by which it and those after it are named.
     half : (c,), own_half : (m,)
-        Half the squared lengths of the columns and of the queries; infinity for columns that are only padding.
+        Half the squared lengths of the columns and of the queries. Of the c columns, which are a multiple of ABREAST,
+        those from w on are only padding, where it is infinite.
     both : bool
         Whether the columns are queries too, with lists of their own that are numbered as the columns are.
-    left : (m, d), right : (c, d)
+    left : (m, d), right : (w, d)
         The queries and the rows themselves.
     outlined : bool
         Whether the tile has only bounds of the products, so that those of pairs that may be near are worked out here.
@@ -80,7 +82,7 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
         ``values[i, 0]`` is the largest. Start with infinity and -1.
     limits : (c,), scratch space
     """
-    m, c = tile.shape
+    m, c = len(tile), len(half)
     size = values.shape[1]
     scores = np.empty(c, tile.dtype)
     for j in range(c):
@@ -133,24 +135,26 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, ou
                     name = mine
 
 
-# Sums may be taken in any order here: they run in double precision, and only their rounding to single matters.
+# Sums may be taken in any order here: they run in double precision.
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def measure_from(center, X, rows, out, half):
-    """Some rows of X as they are seen from a point, and half their squared lengths.
+def measure_from(first, last, X, rows, center, scale, out, half):
+    """Some rows of X as they are seen from a point, scaled, and half their squared lengths.
 
     Parameters
     ----------
-    center : (d,) float32
+    first, last : int
+        Which of `rows`.
     X : (n, d) float32 or float64
     rows : (m,) int64
-    out : (m, d) float32, half : (m,) float32
+    center : (d,) float32 or float64, scale : of the same type
+    out : (m, d), half : (m,) float32 or float64
         Written to.
     """
-    for i in range(len(rows)):
+    for i in range(first, last):
         source = X[rows[i]]
         target = out[i]
         for t in range(len(center)):
-            target[t] = source[t] - center[t]
+            target[t] = (source[t] - center[t]) * scale
         total = 0.0
         for t in range(len(center)):
             total += np.float64(target[t]) * np.float64(target[t])

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 from asbc.kernels.distances import all_distances, listed_distances
 from asbc.kernels.topk import settle
 from asbc.neighbors.outline import Outlining
-from asbc.neighbors.products import Shifted, near_together, nearest_candidates, rounding_error
+from asbc.neighbors.products import (
+    TILE,
+    Shifted,
+    near_together,
+    nearest_among,
+    nearest_to,
+    on_threads,
+    rounding_error,
+)
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
 
@@ -19,6 +27,7 @@ Ids = NDArray[np.int64]
 # the longest row: where that is at most EVEN times as long as rows are on average, few are enough.
 FEW_SPARE, SOME_SPARE, MANY_SPARE = 8, 18, 200
 EVEN = 4.0
+CENTERED_ROWS = 4096  # rows, about, whose mean the others are measured from
 SETTLED_ROWS = 8192  # rows whose candidates are compared in double precision together
 MOST_SINGLE = 1e37  # differences up to that do not overflow in single precision
 TILE_ROWS = 65536  # rows of X that are searched together where X, on disk, does not fit into memory
@@ -83,21 +92,21 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distan
     if not len(rows):
         return rows
     center, scale = _frame(X, Q)
-    everyone = drop_self and len(rows) == n
-    order = near_together(X, center, scale) if everyone else None
-    columns = Shifted.of(X, center, scale, dtype, padding=True, order=order)
-    if everyone:
-        queries, lengths = None, np.sqrt(2.0 * columns.half[:n].astype(np.float64))
+    few, some = (MANY_SPARE if many else min(spare, wanted // 2 + 4) for spare in (FEW_SPARE, SOME_SPARE))
+    if drop_self and len(rows) == n:
+        order = near_together(X, center, scale)
+        columns = Shifted.of(X, center, scale, dtype, order)
+        lengths = np.sqrt(2.0 * columns.half[:n].astype(np.float64))
+        largest = lengths.max()
+        kept = min(wanted + (few if largest <= EVEN * lengths.mean() else some), n)
+        values, ids = nearest_among(columns, kept, outlining)
+        if order is not None:
+            back = np.argsort(order)
+            values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
     else:
-        queries = Shifted.of(Q if len(rows) == len(Q) else Q[rows], center, scale, dtype)
-        lengths = np.sqrt(2.0 * queries.half.astype(np.float64))
-    largest = np.sqrt(2.0 * columns.half[:n].max().astype(np.float64))
-    few = FEW_SPARE if largest <= EVEN * lengths.mean() else SOME_SPARE
-    kept = min(wanted + (MANY_SPARE if many else min(few, wanted // 2 + 4)), n)
-    values, ids = nearest_candidates(columns, queries, kept, outlining)
-    if order is not None:
-        back = np.argsort(order)
-        values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
+        kept = min(wanted + some, n)
+        values, ids, half, longest = nearest_to(X, Q, rows, center, scale, dtype, kept)
+        lengths, largest = np.sqrt(2.0 * half.astype(np.float64)), np.sqrt(2.0 * longest)
     # The largest value kept is at most that of any row that is not a candidate.
     error = rounding_error(d, lengths + largest, dtype)
     bound = (values[:, 0] - error) / scale**2 if kept < n else np.full(len(rows), np.inf)
@@ -122,7 +131,7 @@ def _frame(X, Q):
 
     Scaling by a power of two is exact, and with it single precision neither overflows nor underflows.
     """
-    center = X.mean(axis=0, dtype=np.float64)
+    center = X[:: max(1, len(X) // CENTERED_ROWS)].mean(axis=0, dtype=np.float64)  # any point near the rows will do
     spread = max(largest_offset(X, center), largest_offset(Q, center) if Q is not X else 0.0)
     if spread > 1e140 or 0 < spread < 1e-140:
         raise ValueError(
@@ -135,8 +144,18 @@ def _frame(X, Q):
 
 def largest_offset(X, center):
     """The largest difference, over rows and columns, between X (n, d) and `center` (d,)."""
-    highest, lowest = X.max(axis=0).astype(np.float64), X.min(axis=0).astype(np.float64)
-    return float(max((highest - center).max(), (center - lowest).max()))
+    starts = range(0, len(X), TILE)
+    highest, lowest = np.empty((2, len(starts), X.shape[1]), X.dtype)
+
+    def look(number):
+        part = X[starts[number] : starts[number] + TILE]
+        part.max(axis=0, out=highest[number])
+        part.min(axis=0, out=lowest[number])
+
+    on_threads(range(len(starts)), look)
+    above = highest.max(axis=0).astype(np.float64) - center
+    below = center - lowest.min(axis=0).astype(np.float64)
+    return float(max(above.max(), below.max()))
 
 
 def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:

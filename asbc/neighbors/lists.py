@@ -5,20 +5,20 @@ A list holds the rows of X that are nearer to its centroid than to any other cen
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
-from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.near import ABREAST
-from asbc.kernels.topk import keep_nearest, measure_from
-from asbc.neighbors.exact import SETTLED_ROWS, Ids, largest_offset, search_exactly
+from asbc.kernels.scan import count_nearer, half_squares, names_at, scan_lists, sum_lists, who_asks
+from asbc.neighbors.exact import Ids, largest_offset, search_exactly
 from asbc.neighbors.options import SPARE
-from asbc.neighbors.products import TILE, on_threads, rounding_error, squared_lengths
+from asbc.neighbors.products import TILE, on_threads, rounding_error
 from asbc.validation import Floats, as_vectors
 
-SUMMED_ROWS = 4096  # rows that are added up together in k-means: few enough to stay in the cache
+SUMMED_ROWS = 4096  # rows that are added up together in k-means; the last bits of centroids depend on it
 DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
 # Rows of the sample that k-means sees, per list that it is to find, and its rounds. More of either cost time, and the
 # lists that a recall takes hold as many rows with 32 rows and 5 rounds.
@@ -42,13 +42,9 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     for _ in range(KMEANS_ROUNDS):
         nearest = search_exactly(centroids, 1, sample)
         labels = nearest.indices[:, 0]
-        counts = np.bincount(labels, minlength=n_lists)
-        sums = np.zeros(centroids.shape)
-        for start in range(0, len(sample), SUMMED_ROWS):
-            tile = sample[start : start + SUMMED_ROWS]
-            each = np.arange(len(tile))
-            belongs = sparse.csr_array((np.ones(len(tile)), (labels[start + each], each)), shape=(n_lists, len(tile)))
-            sums += belongs @ tile.astype(np.float64)
+        members, starts = file_under(labels, n_lists)
+        counts = np.diff(starts)
+        sums = sum_lists(sample, members, starts, SUMMED_ROWS)
         present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
         centroids[present] = sums[present] / counts[present, None]
         if len(empty):  # a list without rows starts again from one of the rows farthest from their centroids
@@ -97,7 +93,7 @@ class InvertedLists:
         self.first_lists = first_lists
         self.parts = parts
         self.probes = probes
-        self._known_lengths: dict[int, tuple[NDArray[np.float32], float]] = {}
+        self._half: list[NDArray[np.float32]] = []
 
     @classmethod
     def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
@@ -108,12 +104,6 @@ class InvertedLists:
         members, starts = file_under(labels, n_lists)
         parts = [residuals(X, centroids, members, labels)]
         return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
-
-    def _list(self, number: int):
-        """The residuals (m, d) of one list."""
-        part = int(np.searchsorted(self.first_lists, number, side="right")) - 1
-        offset = self.starts[self.first_lists[part]]
-        return self.parts[part][self.starts[number] - offset : self.starts[number + 1] - offset]
 
     def _members(self, number: int) -> Ids:
         """The rows of X (m,) in one list."""
@@ -148,21 +138,18 @@ class InvertedLists:
         reach = np.zeros(len(vectors))
         # Queries of one list look at much the same lists. So each thread takes those of some lists, and its products
         # stay large; and since no two threads have a query in common, memory does not grow with their number.
-        together = np.argsort(lists[:, 0], kind="stable")
-        shares = np.array_split(together, get_num_threads())
-        on_threads(shares, lambda some: self._scan(vectors, lists, some, values, positions, reach))
-        found = np.where(positions >= 0, self.members[positions], -1)
-        # A row that was seen and not kept is no nearer than the farthest that was, but for rounding.
-        error = rounding_error(X.shape[1], reach, np.float32)
-        squared = np.empty(found.shape)
-        for start in range(0, len(together), SETTLED_ROWS):
-            # These have many candidates in common, which stay in the cache.
-            some = together[start : start + SETTLED_ROWS]
-            squared[some] = listed_distances(X, vectors[some], found[some])
-        bound = values[:, 0]
-        certain = np.isinf(bound) | ((squared < (bound - error)[:, None]).sum(axis=1) >= wanted)
-        doubtful = np.flatnonzero(~certain)
+        together = file_under(lists[:, 0], len(self.centroids))[0]
         sizes = np.diff(self.starts)[lists].sum(axis=1)
+        shares = split_evenly(together, sizes[together], get_num_threads())
+        self._know_lengths()
+        on_threads(shares, lambda some: self._scan(vectors, lists, some, values, positions, reach))
+        found = names_at(positions, self.members)
+        # These have many candidates in common with the next.
+        squared = listed_distances(X, vectors, found, together)
+        # A row that was seen and not kept is no nearer than the farthest that was, but for rounding.
+        bound = values[:, 0] - rounding_error(X.shape[1], reach, np.float32)
+        certain = np.isinf(bound) | (count_nearer(squared, bound) >= wanted)
+        doubtful = np.flatnonzero(~certain)
         while len(doubtful):
             # As many queries at once as need no more than DOUBTFUL_DISTANCES distances together, and at least one.
             widest = np.maximum.accumulate(sizes[doubtful])
@@ -181,63 +168,20 @@ class InvertedLists:
         return found, squared
 
     def _scan(self, vectors, lists, some, values, positions, reach) -> None:
-        """Compare some of the vectors with the lists that they look at, on the calling thread.
+        """Compare some (s,) of the vectors with the lists that they look at, on the calling thread.
 
-        Parameters
-        ----------
-        vectors : (m, d) array
-            The queries.
-        lists : (m, n_probe) array
-            The lists that each query looks at.
-        some : (s,) int64
-            Which queries.
-        values : (m, kept) float32
-            Written to at `some`: squared distances of the candidates, as heaps: ``values[:, 0]`` are the largest.
-        positions : (m, kept) int32
-            Likewise: where the candidates are in `members`, -1 for none.
-        reach : (m,) float64
-            Likewise: the largest sum of a query's own length and that of a list's longest residual, both measured from
-            the list's centroid. The rounding error of a squared distance is at most a multiple of its square.
+        The other parameters are those of :func:`asbc.kernels.scan.scan_lists`.
         """
-        asked = lists[some].ravel()
-        if len(self.centroids) < 2**15:
-            asked = asked.astype(np.int16)  # which NumPy sorts many times faster
-        order = np.argsort(asked, kind="stable")
-        ends = np.searchsorted(asked[order], np.arange(len(self.starts)))
-        asking_all = some[order // lists.shape[1]]
-        tile, limits = np.empty(TILE * TILE, np.float32), np.empty(TILE, np.float32)
-        seen, seen_half = np.empty((TILE, vectors.shape[1]), np.float32), np.empty(TILE, np.float32)
-        for number in np.flatnonzero(np.diff(ends)).tolist():
-            asking = asking_all[ends[number] : ends[number + 1]]
-            stored = self._list(number)
-            if not len(stored):
-                continue
-            half, longest = self._lengths(number, stored)
-            # In tiles, because a list may be of any length: all duplicates of a row are in one list.
-            for first in range(0, len(asking), TILE):
-                here = asking[first : first + TILE]
-                # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
-                query, own_half = seen[: len(here)], seen_half[: len(here)]
-                measure_from(self.centroids[number], vectors, here, query, own_half)
-                for start in range(0, len(stored), TILE):
-                    part = stored[start : start + TILE]
-                    part_half = half[start : start + TILE]
-                    products = tile[: len(here) * len(part_half)].reshape(len(here), len(part_half))
-                    np.matmul(query, part.T, out=products[:, : len(part)])
-                    first_position = self.starts[number] + start
-                    halves = part_half, own_half
-                    keep_nearest(
-                        products, here, first_position, *halves, False, query, part, False, values, positions, limits
-                    )
-                reach[here] = np.maximum(reach[here], np.sqrt(2.0 * own_half, dtype=float) + longest)
+        asked = who_asks(lists, some, len(self.centroids))
+        for part, stored in enumerate(self.parts):
+            first, last = self.first_lists[part : part + 2]
+            here = vectors, *asked, self.centroids, self.starts, stored, self._half[part]
+            scan_lists(first, last, *here, TILE, values, positions, reach)
 
-    def _lengths(self, number: int, stored) -> tuple[NDArray[np.float32], float]:
-        """Half the squared lengths of a list's residuals, padded with infinity, and their greatest length."""
-        if number not in self._known_lengths:
-            half = np.full(-(-len(stored) // ABREAST) * ABREAST, np.inf, np.float32)
-            half[: len(stored)] = 0.5 * squared_lengths(stored)
-            self._known_lengths[number] = half, np.sqrt(2.0 * float(half[: len(stored)].max()))
-        return self._known_lengths[number]
+    def _know_lengths(self) -> None:
+        """Work out half the squared lengths of the residuals, once."""
+        if not self._half:
+            self._half = [half_squares(stored) for stored in self.parts]
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
@@ -245,8 +189,16 @@ def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int)
     return search_exactly(centroids, n_probe, as_vectors(vectors)).indices.astype(np.int32)
 
 
+def split_evenly(tasks: Ids, work: NDArray[Any], parts: int) -> list[Ids]:
+    """Consecutive tasks (m,) in so many parts that have about the same work, which is (m,)."""
+    done = np.cumsum(work)
+    return np.split(tasks, np.searchsorted(done, done[-1] * np.arange(1, parts) / parts))
+
+
 def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
     """Rows (n,) sorted by list and then id, and where each list starts (n_lists + 1,); `labels` (n,) are the lists."""
+    if n_lists < 2**15:
+        labels = labels.astype(np.int16)  # which NumPy sorts many times faster
     members = np.argsort(labels, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
     return members, starts

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.near import ABREAST
-from asbc.kernels.threads import work_together
-from asbc.kernels.topk import keep_nearest
+from asbc.kernels.threads import share_out, work_together
+from asbc.kernels.topk import keep_nearest, measure_from
 from asbc.neighbors.outline import OUTLINED_ROWS, Outlining, find_directions, outline_some
 from asbc.validation import Floats
 
@@ -84,24 +84,18 @@ class Shifted:
         center: NDArray[Any],
         scale: float,
         dtype: Any,
-        padding: bool = False,
         order: NDArray[np.int64] | None = None,
     ) -> Shifted:
         """Of the rows of X (n, d), in the `order` (n,) that is given, if any."""
         n, d = X.shape
-        more = -n % ABREAST if padding else 0
+        more = -n % ABREAST
         vectors = np.empty((n + more, d), dtype)
         half = np.full(n + more, np.inf, dtype)
         vectors[n:] = 0
 
-        def shift(start):
-            here = slice(start, min(start + TILE, n))
-            part = (X[here] if order is None else X[order[here]]) - center
-            part *= part.dtype.type(scale)
-            vectors[here] = part
-            half[here] = 0.5 * squared_lengths(vectors[here])
-
-        on_threads(range(0, n, TILE), shift)
+        rows = np.arange(n) if order is None else order
+        factor = np.result_type(X, center).type(scale)
+        share_out(measure_from, n, X, rows, center, factor, vectors, half)
         return cls(vectors, half)
 
 
@@ -117,79 +111,127 @@ def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np
     """How far a squared distance that comes from products may be off, at most.
 
     With lengths a and b, `reach` is ``a + b`` or more. A product of d terms has at most d roundings, each of a part of
-    ``a b``; it counts twice, and ``2 a b`` is at most half of ``(a + b)^2``. NumPy sums squares along rows in pairs,
-    from blocks of 128 in eight columns, so that squared lengths have few roundings; the rest is for the shift and sums.
+    ``a b``; it counts twice, and ``2 a b`` is at most half of ``(a + b)^2``. Squared lengths are summed in double
+    precision: they have d roundings if that is the precision of the products too, and one otherwise. The rest is for
+    the shift and sums.
     """
-    roundings = d / 2 + min(d, 40) + 10
+    in_lengths = 1 if dtype == np.float32 else d
+    roundings = d / 2 + in_lengths + 10
     return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
 
 
-def nearest_candidates(
-    rows: Shifted, queries: Shifted | None, kept: int, outlining: Outlining | None = None
+def nearest_among(
+    rows: Shifted, kept: int, outlining: Outlining | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """The `kept` rows nearest to each query, by products in the precision of the rows.
+    """The `kept` rows nearest to each row, of which it is one itself, by products in the precision of the rows.
 
     Parameters
     ----------
-    rows : Shifted, n of them, padded
-    queries : Shifted, m of them, or None
-        None takes the rows themselves (m = n, without padding), each of which is then its own candidate too.
+    rows : Shifted, n of them and padding
     kept : int
     outlining : Outlining or None, default=None
         The best one for all rows, if it is known.
 
     Returns
     -------
-    values : (m, kept)
+    values : (n, kept)
         Squared distances as max-heaps: ``values[:, 0]`` are the largest.
-    ids : (m, kept) int32
+    ids : (n, kept) int32
     """
-    n = len(rows.half)
-    m = int(np.isfinite(rows.half).sum()) if queries is None else len(queries.half)
-    values = np.full((m, kept), np.inf, rows.half.dtype)
-    ids = np.full((m, kept), -1, np.int32)
+    padded = len(rows.half)
+    n = int(np.isfinite(rows.half).sum())
+    values = np.full((n, kept), np.inf, rows.half.dtype)
+    ids = np.full((n, kept), -1, np.int32)
+    threads = get_num_threads()
+    size = min(TILE, max(64, -(-padded // (4 * threads * ABREAST)) * ABREAST))
     scratch = threading.local()
-    left = rows if queries is None else queries
 
-    def look(first_row, first_column, both=False, outlines=None):
+    def look(first_row, first_column, both, outlines):
         """Multiply two blocks, or their outlines, and keep what is near."""
         if not hasattr(scratch, "tile"):
-            scratch.tile, scratch.limits = np.empty(height * size, values.dtype), np.empty(size, values.dtype)
-        here, there = slice(first_row, min(first_row + height, m)), slice(first_column, first_column + size)
-        own, other = left.vectors[here], rows.vectors[there]
+            scratch.tile, scratch.limits = np.empty(size * size, values.dtype), np.empty(size, values.dtype)
+        here, there = slice(first_row, min(first_row + size, n)), slice(first_column, first_column + size)
+        own, other = rows.vectors[here], rows.vectors[there]
         factors = (own, other) if outlines is None else (outlines[here], outlines[there])
         tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
         np.matmul(factors[0], factors[1].T, out=tile)
-        numbers, halves = np.arange(here.start, here.stop), (rows.half[there], left.half[here])
+        numbers, halves = np.arange(here.start, here.stop), (rows.half[there], rows.half[here])
         outlined = outlines is not None
         keep_nearest(tile, numbers, first_column, *halves, both, own, other, outlined, values, ids, scratch.limits)
 
-    threads = get_num_threads()
-    if queries is None:
-        height = size = min(TILE, max(64, -(-n // (4 * threads * ABREAST)) * ABREAST))
-        whole = WHOLE_TURNS * -(-n // size)
-        outlines = _outlines(rows, m, kept, outlining)
-        pairs = Pairs(_nearest_first(rows.vectors, size))
+    whole = WHOLE_TURNS * -(-padded // size)
+    outlines = _outlines(rows, n, kept, outlining)
+    pairs = Pairs(_nearest_first(rows.vectors, size))
 
-        def work(_):
-            while (taken := pairs.take()) is not None:
-                turn, i, j = taken
-                try:
-                    look(i * size, j * size, i != j, outlines if turn >= whole else None)
-                finally:
-                    pairs.give_back(i, j)
+    def work(_):
+        while (taken := pairs.take()) is not None:
+            turn, i, j = taken
+            try:
+                look(i * size, j * size, i != j, outlines if turn >= whole else None)
+            finally:
+                pairs.give_back(i, j)
 
-        on_threads(range(threads), work)
-    else:
-        size = TILE
-        height = min(TILE, max(64, -(-m // threads)))  # few queries too are shared among all threads
-
-        def strip(first_row):
-            for first_column in range(0, n, size):
-                look(first_row, first_column)
-
-        on_threads(range(0, m, height), strip)
+    on_threads(range(threads), work)
     return values, ids
+
+
+def nearest_to(
+    X: Floats, Q: Floats, asked: NDArray[np.int64], center: NDArray[Any], scale: float, dtype: Any, kept: int
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any], float]:
+    """The `kept` rows of X (n, d) nearest to some of the queries Q, by products in a given precision.
+
+    Each thread measures a tile of rows from the center just before it is multiplied, while it is in the cache: no copy
+    of X is made.
+
+    Parameters
+    ----------
+    X, Q : arrays of d columns
+    asked : (m,) int64
+        Which of the queries.
+    center : (d,), scale : float
+        The point that rows are measured from, and what they are multiplied by.
+    dtype : float32 or float64
+    kept : int
+
+    Returns
+    -------
+    values : (m, kept), ids : (m, kept) int32
+        As of :func:`nearest_among`.
+    half : (m,)
+        Half the squared lengths of the queries, as measured from the center.
+    longest : float
+        The largest half of a squared length among the rows.
+    """
+    m, (n, d) = len(asked), X.shape
+    values, ids, half = np.full((m, kept), np.inf, dtype), np.full((m, kept), -1, np.int32), np.empty(m, dtype)
+    everyone, factor = np.arange(max(m, n)), np.result_type(X, center).type(scale)
+    height = min(TILE, max(64, -(-m // get_num_threads())))  # few queries too are shared among all threads
+    longest = np.zeros(-(-m // height))
+    scratch = threading.local()
+
+    def compare(strip):
+        """Compare one strip of queries with all rows."""
+        if not hasattr(scratch, "tile"):
+            # The last row of a tile may be read up to a multiple of ABREAST; what lies there is not looked at.
+            scratch.tile = np.zeros(height * TILE + ABREAST, dtype)
+            scratch.own, scratch.other = np.empty((height, d), dtype), np.empty((TILE, d), dtype)
+            scratch.limits, scratch.half = np.empty((2, TILE), dtype)
+        here = everyone[strip * height : min((strip + 1) * height, m)]
+        own, own_half = scratch.own[: len(here)], half[here[0] : here[-1] + 1]
+        measure_from(0, len(here), Q, asked[here[0] : here[-1] + 1], center, factor, own, own_half)
+        for start in range(0, n, TILE):
+            there = everyone[start : min(start + TILE, n)]
+            other, other_half = scratch.other[: len(there)], scratch.half[: -(-len(there) // ABREAST) * ABREAST]
+            other_half[:] = np.inf
+            measure_from(0, len(there), X, there, center, factor, other, other_half)
+            longest[strip] = max(longest[strip], other_half[: len(there)].max())
+            tile = scratch.tile[: len(here) * len(there)].reshape(len(here), len(there))
+            np.matmul(own, other.T, out=tile)
+            halves = other_half, own_half
+            keep_nearest(tile, here, start, *halves, False, own, other, False, values, ids, scratch.limits)
+
+    on_threads(range(len(longest)), compare)
+    return values, ids, half, float(longest.max())
 
 
 class Pairs:

@@ -108,8 +108,8 @@ def test_rows_measured_from_a_point(dtype):
     X, center = rng.normal(size=(20, 13)).astype(dtype), rng.normal(size=13).astype(np.float32)
     rows = np.array([7, 0, 7, 19])
     out, half = np.empty((4, 13), np.float32), np.empty(4, np.float32)
-    measure_from(center, X, rows, out, half)
-    wanted = (X[rows] - center).astype(np.float32)
+    measure_from(0, 4, X, rows, center, np.float32(0.25), out, half)
+    wanted = ((X[rows] - center) * np.float32(0.25)).astype(np.float32)
     assert np.array_equal(out, wanted)
     np.testing.assert_allclose(half, 0.5 * (wanted.astype(float) ** 2).sum(axis=1), rtol=1e-7)
 
