@@ -1,8 +1,12 @@
-"""Compiled loops on several threads.
+"""Compiled loops, and matrix products, on several threads.
 
 Each kernel is a loop over a range of nodes, ``kernel(first, last, ...)``, compiled for one thread and without the lock
 of the interpreter. Threads take ranges in turn. Numba's own parallel loops do the same, but compiling one takes about a
 second longer, and the first graph has to wait for every loop that it needs.
+
+Libraries of matrix products have threads of their own, which go on waiting busily for some milliseconds after each
+product, and keep a core from whoever comes next. So products are shared out in the same way as loops, each on one
+thread.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 from numba import get_num_threads
+from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.ahead import wait_for
 
@@ -60,6 +66,22 @@ def work_together(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) 
         for helper in helping:
             if not helper.cancel():  # one that is still busy for somebody else is not needed any more
                 helper.result()
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looking for them takes milliseconds
+
+
+def products_alone() -> AbstractContextManager[Any]:
+    """A context in which every matrix product runs on the thread that asks for it."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+def on_threads(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
+    """Call ``do(task)`` for every task, on as many threads as numba takes, with matrix products on one thread each."""
+    with products_alone():
+        work_together(tasks, do, get_num_threads())
 
 
 def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:

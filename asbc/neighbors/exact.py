@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.kernels.distances import all_distances, listed_distances
+from asbc.kernels.threads import on_threads
 from asbc.kernels.topk import settle
 from asbc.neighbors.outline import Outlining
 from asbc.neighbors.products import (
@@ -14,7 +15,6 @@ from asbc.neighbors.products import (
     near_together,
     nearest_among,
     nearest_to,
-    on_threads,
     rounding_error,
 )
 from asbc.neighbors.types import Neighbors

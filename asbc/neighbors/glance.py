@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from asbc.kernels.threads import on_threads
 from asbc.neighbors.lists import check_spread
 from asbc.neighbors.outline import Outlining, best_outlining
-from asbc.neighbors.products import TILE, on_threads, squared_lengths
+from asbc.neighbors.products import TILE, squared_lengths
 from asbc.validation import Floats
 
 FEWEST_ROWS, MOST_ROWS = 2048, 65536  # rows that stand for all, at least and at most
@@ -100,7 +101,4 @@ def _nearest(rows: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArr
 
 def try_outlines(some: NDArray[np.float32], near: int) -> Outlining:
     """The best outlines for exact search of all rows, judged by those that :func:`draw_some` gives."""
-    found = []
-    half = 0.5 * squared_lengths(some)
-    on_threads([near + 1], lambda kept: found.append(best_outlining(some, half, kept)))  # a row is nearest to itself
-    return found[0]
+    return best_outlining(some, 0.5 * squared_lengths(some), near + 1)  # a row is nearest to itself

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.scan import count_nearer, half_squares, names_at, scan_lists, sum_lists, who_asks
+from asbc.kernels.threads import on_threads
 from asbc.neighbors.exact import Ids, largest_offset, search_exactly
 from asbc.neighbors.options import SPARE
-from asbc.neighbors.products import TILE, on_threads, rounding_error
+from asbc.neighbors.products import TILE, rounding_error
 from asbc.validation import Floats, as_vectors
 
 SUMMED_ROWS = 4096  # rows that are added up together in k-means; the last bits of centroids depend on it

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.kernels.threads import on_threads, products_alone
+
 LADDER = (16, 32, 48, 64, 96, 128)  # numbers of directions that are tried
 SUBSPACE_ROUNDS = 3  # of a power iteration; more would find directions that are hardly better
 FEWEST_PRODUCTS = 2e10  # multiplications, by rows themselves, below which finding directions is not worth its time
@@ -24,7 +26,8 @@ TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every lengt
 # row may call for it, and more pairs are left while the nearest rows so far are not yet the nearest of all.
 ALONE = 16.0
 OUTLINES_WORTH = 0.8  # outlines are used where they cost at most this share of the rows' own products
-OUTLINED_ROWS = 2048  # rows whose outlines are worked out together
+OUTLINED_ROWS = 512  # rows whose outlines are worked out together
+TRIED_COLUMNS, TRIED_TOGETHER = 4096, 8  # rows that are compared with those tried, and rows tried, in one task
 
 
 @dataclass(frozen=True)
@@ -82,17 +85,39 @@ def best_outlining(rows: NDArray[Any], half: NDArray[Any], kept: int) -> Outlini
         return Outlining()
     rng = np.random.default_rng(0)
     seen, tried = (np.sort(rng.choice(n, min(n, count), replace=False)) for count in (DIRECTION_ROWS, TRIED_ROWS))
-    directions = _main_directions(rows[seen], lengths[-1], rng)
-    distances = half[tried, None] + half - rows[tried] @ rows.T
-    limits = np.partition(distances, kept - 1, axis=1)[:, kept - 1, None]
+    limits = _kth_distances(rows, half, tried, kept)[:, None]
+    with products_alone():
+        directions = _main_directions(rows[seen], lengths[-1], rng)
     own, other = outlines(rows[tried], directions), outlines(rows[seen], directions)
-    costs = []
-    for m in lengths:
+    costs = [0.0] * len(lengths)
+
+    def judge(place):
+        m = lengths[place]
         products = own[:, :m] @ other[:, :m].T + _left_out(own, m)[:, None] * _left_out(other, m)
         possible = half[tried, None] + half[seen] - products < limits
-        costs.append((m + 1) / d + ALONE * float(possible.mean()))
+        costs[place] = (m + 1) / d + ALONE * float(possible.mean())
+
+    on_threads(range(len(lengths)), judge)
     best = int(np.argmin(costs))
     return Outlining(np.ascontiguousarray(directions[:, : lengths[best]]), costs[best])
+
+
+def _kth_distances(rows: NDArray[Any], half: NDArray[Any], tried: NDArray[np.int64], k: int) -> NDArray[Any]:
+    """Half the squared distance (t,) from each row that is tried to the k-th nearest one."""
+    own, limits = rows[tried], np.empty(len(tried), half.dtype)
+    distances = np.empty((len(tried), len(rows)), half.dtype)
+
+    def compare(start):
+        there = slice(start, start + TRIED_COLUMNS)
+        distances[:, there] = half[tried, None] + half[there] - own @ rows[there].T
+
+    def choose(start):
+        here = slice(start, start + TRIED_TOGETHER)
+        limits[here] = np.partition(distances[here], k - 1, axis=1)[:, k - 1]
+
+    on_threads(range(0, len(rows), TRIED_COLUMNS), compare)
+    on_threads(range(0, len(tried), TRIED_TOGETHER), choose)
+    return limits
 
 
 def _main_directions(rows: NDArray[Any], m: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -111,19 +136,19 @@ def _left_out(made: NDArray[np.float32], m: int) -> NDArray[np.float32]:
 
 
 def outlines(vectors: NDArray[Any], directions: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The outlines (n, m + 1) of vectors (n, d), rounded to single precision."""
-    out = np.empty((len(vectors), directions.shape[1] + 1), np.float32)
-    outline_some(slice(0, len(vectors)), vectors, directions, out)
-    return out
-
-
-def outline_some(some: slice, vectors: NDArray[Any], directions: NDArray[np.float64], out: NDArray[np.float32]) -> None:
-    """Write the outlines of some of the vectors (n, d) to `out` (n, m + 1).
+    """The outlines (n, m + 1) of vectors (n, d).
 
     In double precision, so that their rounding to single is all that a bound on errors has to reckon with.
     """
-    part = vectors[some].astype(np.float64)
-    along = part @ directions
-    left_out = np.einsum("ij,ij->i", part, part) - np.einsum("ij,ij->i", along, along)
-    out[some, :-1] = along
-    out[some, -1] = np.sqrt(np.maximum(left_out, 0.0))
+    out = np.empty((len(vectors), directions.shape[1] + 1), np.float32)
+
+    def work_out(start):
+        some = slice(start, start + OUTLINED_ROWS)
+        part = vectors[some].astype(np.float64)
+        along = part @ directions
+        left_out = np.einsum("ij,ij->i", part, part) - np.einsum("ij,ij->i", along, along)
+        out[some, :-1] = along
+        out[some, -1] = np.sqrt(np.maximum(left_out, 0.0))
+
+    on_threads(range(0, len(vectors), OUTLINED_ROWS), work_out)
+    return out

@@ -6,21 +6,18 @@ product of two blocks of rows serves both of them, which halves the arithmetic.
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from asbc.kernels.near import ABREAST
-from asbc.kernels.threads import share_out, work_together
+from asbc.kernels.threads import on_threads, products_alone, share_out
 from asbc.kernels.topk import keep_nearest, measure_from
-from asbc.neighbors.outline import OUTLINED_ROWS, Outlining, find_directions, outline_some
+from asbc.neighbors.outline import Outlining, find_directions, outlines
 from asbc.validation import Floats
 
 TILE = 512  # rows, and columns, of a tile at most: one megabyte of products, which stays in the cache of a core
@@ -50,17 +47,6 @@ def near_together(X: Floats, center: NDArray[Any], scale: float) -> NDArray[np.i
 
     on_threads(range(0, n, TILE), assign)
     return np.argsort(nearest, kind="stable")
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for them takes milliseconds
-
-
-def on_threads(work: Iterable[Any], do: Callable[[Any], None]) -> None:
-    """Call ``do(task)`` for every task, on as many threads as numba takes, with matrix products on one thread each."""
-    with _libraries().limit(limits=1, user_api="blas"):
-        work_together(work, do, get_num_threads())
 
 
 @dataclass(frozen=True)
@@ -146,28 +132,28 @@ def nearest_among(
     size = min(TILE, max(64, -(-padded // (4 * threads * ABREAST)) * ABREAST))
     scratch = threading.local()
 
-    def look(first_row, first_column, both, outlines):
+    def look(first_row, first_column, both, outlined_rows):
         """Multiply two blocks, or their outlines, and keep what is near."""
         if not hasattr(scratch, "tile"):
             scratch.tile, scratch.limits = np.empty(size * size, values.dtype), np.empty(size, values.dtype)
         here, there = slice(first_row, min(first_row + size, n)), slice(first_column, first_column + size)
         own, other = rows.vectors[here], rows.vectors[there]
-        factors = (own, other) if outlines is None else (outlines[here], outlines[there])
+        factors = (own, other) if outlined_rows is None else (outlined_rows[here], outlined_rows[there])
         tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
         np.matmul(factors[0], factors[1].T, out=tile)
         numbers, halves = np.arange(here.start, here.stop), (rows.half[there], rows.half[here])
-        outlined = outlines is not None
+        outlined = outlined_rows is not None
         keep_nearest(tile, numbers, first_column, *halves, both, own, other, outlined, values, ids, scratch.limits)
 
     whole = WHOLE_TURNS * -(-padded // size)
-    outlines = _outlines(rows, n, kept, outlining)
+    outlined_rows = _outlines(rows, n, kept, outlining)
     pairs = Pairs(_nearest_first(rows.vectors, size))
 
     def work(_):
         while (taken := pairs.take()) is not None:
             turn, i, j = taken
             try:
-                look(i * size, j * size, i != j, outlines if turn >= whole else None)
+                look(i * size, j * size, i != j, outlined_rows if turn >= whole else None)
             finally:
                 pairs.give_back(i, j)
 
@@ -273,7 +259,8 @@ def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:
     """All pairs of blocks of `size` vectors, those of a block with itself first, then by how near their middles are."""
     middles = np.array([vectors[start : start + size].mean(axis=0) for start in range(0, len(vectors), size)])
     half = 0.5 * squared_lengths(middles)
-    apart = half[:, None] + half - middles @ middles.T
+    with products_alone():
+        apart = half[:, None] + half - middles @ middles.T
     np.fill_diagonal(apart, -np.inf)
     first, second = np.triu_indices(len(middles))
     turn = np.argsort(apart[first, second], kind="stable")
@@ -287,7 +274,4 @@ def _outlines(rows: Shifted, n: int, kept: int, known: Outlining | None) -> NDAr
     directions = find_directions(rows.vectors[:n], rows.half[:n], kept, known)
     if directions is None:
         return None
-    out = np.empty((len(rows.vectors), directions.shape[1] + 1), np.float32)
-    some = [slice(start, start + OUTLINED_ROWS) for start in range(0, len(out), OUTLINED_ROWS)]
-    on_threads(some, lambda part: outline_some(part, rows.vectors, directions, out))
-    return out
+    return outlines(rows.vectors, directions)

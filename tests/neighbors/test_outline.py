@@ -58,9 +58,8 @@ def test_known_outlines_are_taken_and_change_no_bits(cost, monkeypatch):
     plain = search_exactly(X, 20)
     directions = np.linalg.qr(np.random.default_rng(1).normal(size=(48, 16)))[0]
     made = []
-    outline_some = outline.outline_some
     monkeypatch.setattr(products, "WHOLE_TURNS", 0)
-    monkeypatch.setattr(products, "outline_some", lambda *rest: made.append(rest[2]) or outline_some(*rest))
+    monkeypatch.setattr(products, "outlines", lambda *rest: made.append(rest[1]) or outline.outlines(*rest))
     found = search_exactly(X, 20, outlining=outline.Outlining(directions, cost))
     assert len(made) == (cost < 1) and all(used is directions for used in made)
     assert np.array_equal(found.indices, plain.indices)
