@@ -18,33 +18,35 @@ LISTS_PER_TASK = 16  # lists whose vectors one task adds up, at least
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def who_asks(lists, some, n_lists):
+def who_asks(lists, some, first, last, n_lists):
     """For each list, which queries look at it.
 
     Parameters
     ----------
     lists : (m, p) integers
-        The lists that each query looks at.
+        The lists that each query looks at, the nearest first.
     some : (s,) int64
         The queries that count.
+    first, last : int
+        Which columns of `lists` count.
     n_lists : int
 
     Returns
     -------
-    asking : (s * p,) int64
+    asking : (s * (last - first),) int64
         Queries, list after list, in the order of `some`.
     ends : (n_lists + 1,) int64
         Those of list l are ``asking[ends[l]:ends[l + 1]]``.
     """
     ends = np.zeros(n_lists + 1, np.int64)
     for i in some:
-        for j in range(lists.shape[1]):
+        for j in range(first, last):
             ends[lists[i, j] + 1] += 1
     ends = np.cumsum(ends)
     place = ends.copy()
-    asking = np.empty(len(some) * lists.shape[1], np.int64)
+    asking = np.empty(len(some) * (last - first), np.int64)
     for i in some:
-        for j in range(lists.shape[1]):
+        for j in range(first, last):
             asking[place[lists[i, j]]] = i
             place[lists[i, j]] += 1
     return asking, ends

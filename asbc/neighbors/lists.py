@@ -173,11 +173,14 @@ class InvertedLists:
 
         The other parameters are those of :func:`asbc.kernels.scan.scan_lists`.
         """
-        asked = who_asks(lists, some, len(self.centroids))
-        for part, stored in enumerate(self.parts):
-            first, last = self.first_lists[part : part + 2]
-            here = vectors, *asked, self.centroids, self.starts, stored, self._half[part]
-            scan_lists(first, last, *here, TILE, values, positions, reach)
+        n_probe = lists.shape[1]
+        # The nearest list of all queries comes first: once they know its rows, few others are near enough to be kept.
+        for columns in ((0, 1), (1, n_probe)):
+            asked = who_asks(lists, some, *columns, len(self.centroids))
+            for part, stored in enumerate(self.parts):
+                first, last = self.first_lists[part : part + 2]
+                here = vectors, *asked, self.centroids, self.starts, stored, self._half[part]
+                scan_lists(first, last, *here, TILE, values, positions, reach)
 
     def _know_lengths(self) -> None:
         """Work out half the squared lengths of the residuals, once."""

@@ -18,7 +18,7 @@ from asbc.neighbors.recall import nodes_measured, recall_of
 from asbc.validation import Floats
 
 FEWEST_TRIED, MOST_TRIED = 200, 1000  # nodes whose exact neighbours are found first: one of 200, within these limits
-SIZED_ROWS_PER_LIST = 16  # rows, for each list, that tell how long the lists will be
+SIZED_ROWS_PER_LIST = 4  # rows, for each list, that tell how long the lists will be
 # What a search costs is counted in multiplications, at the speed of large matrix products. These four numbers were
 # fitted to measured times by experiments/benchmark_recall.py --costs; they explain most of them within a fifth.
 # LOOK: to see whether a product brings two rows near each other, and to keep it if so, in exact search.
