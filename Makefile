@@ -53,6 +53,7 @@ faults: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python experiments/benchmark.py
 	$(BIN)/python experiments/benchmark_scale.py $(FULL)
+	$(BIN)/python experiments/benchmark_cores.py
 	$(BIN)/python experiments/benchmark_peers.py $(FULL)
 
 notebooks: $(VENV)/.installed-dev

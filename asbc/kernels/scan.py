@@ -7,7 +7,6 @@ thread returns to the interpreter, whose lock the others would have to wait for.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  where numba takes matrix products from, when it needs the first one
 from numba import njit
 
 from asbc.kernels.near import ABREAST

@@ -70,6 +70,8 @@ def work_together(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) 
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
+    import scipy.linalg.cython_blas  # noqa: F401  compiled loops take products from there, so it must be found too
+
     return ThreadpoolController()  # looking for them takes milliseconds
 
 

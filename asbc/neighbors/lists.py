@@ -195,8 +195,7 @@ def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int)
 
 def split_evenly(tasks: Ids, work: NDArray[Any], parts: int) -> list[Ids]:
     """Consecutive tasks (m,) in so many parts that have about the same work, which is (m,)."""
-    done = np.cumsum(work)
-    return np.split(tasks, np.searchsorted(done, done[-1] * np.arange(1, parts) / parts))
+    return np.split(tasks, np.searchsorted(np.cumsum(work), work.sum() * np.arange(1, parts) / parts))
 
 
 def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:

@@ -36,4 +36,5 @@ def test_listed_and_all_distances_have_the_same_bits():
     np.testing.assert_allclose(everything, twins.squared_distances(Q, X), rtol=1e-13)
     listed = rng.integers(0, 200, (5, 7))
     assert np.array_equal(listed_distances(X, Q, listed), np.take_along_axis(everything, listed, axis=1))
+    assert np.array_equal(listed_distances(X, Q, listed, np.array([3, 0, 4, 1, 2])), listed_distances(X, Q, listed))
     assert np.isinf(listed_distances(X, Q, np.full((5, 1), -1))).all()

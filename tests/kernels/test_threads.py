@@ -4,8 +4,9 @@ import threading
 import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
-from asbc.kernels.threads import share_out, work_together
+from asbc.kernels.threads import on_threads, products_alone, share_out, work_together
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
@@ -67,3 +68,18 @@ def test_after_an_error_no_task_is_begun():
     with pytest.raises(ValueError, match="no room"):
         work_together(range(1000), do, 2)
     assert len(begun) <= 2
+
+
+def test_products_run_on_the_thread_that_asks():
+    """Also those that compiled loops ask for, whose library comes with SciPy."""
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    before = threads()
+    seen = []
+    on_threads(range(5), lambda _: seen.append(threads()))
+    with products_alone():
+        assert threads() == {1}
+    assert seen == [{1}] * 5
+    assert threads() == before
