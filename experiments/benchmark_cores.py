@@ -1,8 +1,8 @@
 """What the other cores bring: the time of each step on one thread, over that on all of them.
 
-    python experiments/benchmark_cores.py                          some minutes
+    python experiments/benchmark_cores.py                        some minutes
     python experiments/benchmark_cores.py --sizes 10000 --rounds 9
-    python experiments/benchmark_cores.py --docs docs/scale.md     the table of a page, from the JSON; nothing is measured
+    python experiments/benchmark_cores.py --docs docs/scale.md   the page's table, from the JSON; nothing is measured
 
 Both run in turn, in one process, on the same vectors. The bare matrix product shows what the machine has to give: cores
 share caches, memory and heat, so that even it does not gain the number of cores.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from peers_lines import K, VECTORS, bare_product
+from peers_lines import VECTORS, K, bare_product
 from peers_table import put_between, write_whole
 from rich.console import Console
 from rich.table import Table

@@ -78,7 +78,6 @@ class Shifted:
         vectors = np.empty((n + more, d), dtype)
         half = np.full(n + more, np.inf, dtype)
         vectors[n:] = 0
-
         rows = np.arange(n) if order is None else order
         factor = np.result_type(X, center).type(scale)
         share_out(measure_from, n, X, rows, center, factor, vectors, half)
@@ -86,7 +85,7 @@ class Shifted:
 
 
 def squared_lengths(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Squared lengths (n,) of vectors (n, d), in their own precision; see :func:`rounding_error`."""
+    """Squared lengths (n,) of vectors (n, d), in their own precision."""
     out = np.empty(len(vectors), vectors.dtype)
     for start in range(0, len(vectors), TILE):
         np.square(vectors[start : start + TILE]).sum(axis=1, out=out[start : start + TILE])

@@ -92,7 +92,12 @@ def test_lists_refuse_numbers_whose_squares_single_precision_cannot_hold(X, scal
 
 def test_tasks_are_split_by_their_work():
     tasks = np.arange(10)
-    for work, parts in ((np.ones(10, int), 3), (np.r_[np.ones(9, int), 9], 2), (np.zeros(10, int), 4), (tasks[::-1], 5)):
+    for work, parts in (
+        (np.ones(10, int), 3),
+        (np.r_[np.ones(9, int), 9], 2),
+        (np.zeros(10, int), 4),
+        (tasks[::-1], 5),
+    ):
         split = lists_module.split_evenly(tasks, work, parts)
         assert len(split) == parts and np.array_equal(np.concatenate(split), tasks)
         assert max(work[part].sum() for part in split) <= work.sum() / parts + work.max()

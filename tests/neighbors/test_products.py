@@ -1,8 +1,11 @@
-"""Pairs of blocks that threads take: each once, and never two that share a block."""
+"""Pairs of blocks that threads take: each once, and never two that share a block. Rows nearest to queries."""
 
 import threading
 
-from asbc.neighbors.products import Pairs
+import numpy as np
+import pytest
+
+from asbc.neighbors.products import TILE, Pairs, nearest_to
 
 BLOCKS = 6
 
@@ -41,3 +44,17 @@ def test_the_first_pair_that_is_free_is_taken():
     pairs.give_back(0, 0)
     assert pairs.take() == (1, 0, 1)
     assert pairs.take() is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [20, TILE, 2 * TILE + 37])
+def test_rows_nearest_to_some_of_the_queries(n, dtype):
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(n, 5)).astype(dtype), rng.normal(size=(700, 5)).astype(dtype)
+    center, asked = X.mean(axis=0), rng.permutation(700)[:610]
+    values, ids, half, longest = nearest_to(X, Q, asked, center, 0.5, dtype, 7)
+    squared = 0.25 * np.square(Q[asked, None].astype(float) - X.astype(float)).sum(axis=2)
+    assert np.array_equal(np.sort(ids), np.sort(np.argsort(squared, axis=1)[:, :7]))
+    np.testing.assert_allclose(values, np.take_along_axis(squared, ids, axis=1), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(half, 0.125 * np.square(Q[asked] - center).sum(axis=1), rtol=1e-5)
+    assert longest == pytest.approx(0.125 * np.square(X - center).sum(axis=1).max(), rel=1e-5)
