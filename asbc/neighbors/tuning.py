@@ -25,10 +25,10 @@ SIZED_ROWS_PER_LIST = 4  # rows, for each list, that tell how long the lists wil
 # SCAN: the same in lists, whose products are smaller.
 # PREPARED: to put the rows in order before exact search, for each number of a row.
 # FILED: to train lists, file rows in them and tune the number that is looked at, for each row.
-LOOK = 60.0
-SCAN = 260.0
-PREPARED = 5100.0
-FILED = 570_000.0
+LOOK = 58.0
+SCAN = 158.0
+PREPARED = 3070.0
+FILED = 394_000.0
 # Lists are trained where they are expected to cost at most this share of exact search. It leaves room for what is
 # expected of the two to be off by a fifth each.
 LISTS_WORTH = 0.6

@@ -98,7 +98,7 @@ def test_the_rows_are_not_looked_at_where_their_number_tells(monkeypatch):
         raise RuntimeError("rows are drawn")
 
     monkeypatch.setattr(tuning, "draw_some", draw_some)
-    X = np.zeros((25_000, 256), np.float32)
+    X = np.zeros((21_000, 256), np.float32)
     assert tuning.decide_lists(X[:, :4], 15, "auto", {"n_lists": 256}, 0.9, 0, list).search == "exact"
     with pytest.raises(RuntimeError, match="rows are drawn"):
         tuning.decide_lists(X, 15, "auto", {"n_lists": 256}, 0.9, 0, list)
