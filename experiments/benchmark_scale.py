@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 import warnings
 from pathlib import Path
 
 import numba
 import numpy as np
 from benchmark import Report
+from block_memory import bytes_per_node
 from make_mixture import make_mixture, write_mixture
 from rich.console import Console
 from rich.table import Table
@@ -246,19 +246,10 @@ def compare_searches(X):
 
 def memory_of_a_block(X):
     """Bytes per node that the list search of one block takes at its peak, by the number of threads."""
-    from asbc.neighbors.search import build_index, check_search, find_rows
-
-    index = build_index(X, K, "ivf", check_search("ivf", len(X), {"n_probe": 8}))[0]
-    rows = np.arange(min(len(X), 16384))
-    cores = numba.get_num_threads()
-    found = {}
-    for threads in sorted({1, cores}):
-        numba.set_num_threads(threads)
-        tracemalloc.start()
-        find_rows(X, rows, index, K)
-        found[threads] = tracemalloc.get_traced_memory()[1] / len(rows)
-        tracemalloc.stop()
-    numba.set_num_threads(cores)
+    with tempfile.TemporaryDirectory() as temporary:
+        vectors = Path(temporary) / "vectors.npy"
+        np.save(vectors, X)
+        found = {threads: bytes_per_node(vectors, threads) for threads in sorted({1, os.cpu_count() or 1, 32})}
     told = ", ".join(f"{count:,.0f} on {threads} thread(s)" for threads, count in found.items())
     console.print(f"list search of a block, bytes per node: {told}")
     return {str(threads): count for threads, count in found.items()}

@@ -12,7 +12,15 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCRIPT = EXPERIMENTS / "benchmark_peers.py"
-MODULES = ("benchmark", "benchmark_peers", "benchmark_scale", "make_mixture", "peers_lines", "peers_table")
+MODULES = (
+    "benchmark",
+    "benchmark_peers",
+    "benchmark_scale",
+    "block_memory",
+    "make_mixture",
+    "peers_lines",
+    "peers_table",
+)
 IVF = [f"faiss IVF {target}" for target in (".90", ".95", ".98", ".99")]
 
 
