@@ -4,7 +4,7 @@
     python experiments/benchmark_cores.py --sizes 10000 --rounds 9
     python experiments/benchmark_cores.py --docs docs/scale.md   the page's table, from the JSON; nothing is measured
 
-Both run in turn, in one process, on the same vectors. The bare matrix product shows what the machine has to give: cores
+Both run in turn, in one process, on the same vectors, each right after a run that is not timed. The bare matrix product shows what the machine has to give: cores
 share caches, memory and heat, so that even it does not gain the number of cores.
 """
 
@@ -29,7 +29,6 @@ from asbc.rows import solve_rows
 
 MARKS = "<!-- cores: made by experiments/benchmark_cores.py --docs -->", "<!-- end of cores -->"
 HEADER = ("nodes", "step", "one thread, s", "all, s", "gain")
-PAUSE = 0.3  # seconds before each run: threads of a library of matrix products wait busily for a while after a product
 console = Console(width=120)
 
 
@@ -50,7 +49,7 @@ def steps(X):
 def seconds_of(step, threads):
     numba.set_num_threads(threads)
     with threadpool_limits(threads, "blas"):
-        time.sleep(PAUSE)
+        step()  # compiles, and wakes the cores up
         start = time.perf_counter()
         step()
         return time.perf_counter() - start
@@ -63,7 +62,6 @@ def measure(n, data, rounds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, step in steps(VECTORS[data](n)).items():
-            seconds_of(step, cores)  # compiles
             turns = [[seconds_of(step, threads) for threads in (1, cores)] for _ in range(rounds)]
             alone, together = zip(*turns, strict=True)
             lines.append({"n": n, "step": name, "alone": alone, "together": together})

@@ -25,6 +25,7 @@ DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for r
 # lists that a recall takes hold as many rows with 32 rows and 5 rounds.
 TRAINING_ROWS_PER_LIST = 16
 KMEANS_ROUNDS = 3
+MANY_ASKING = 256  # queries that look at a list, on average: from so many on, two passes take less time than one
 RESIDUAL_ROWS = 1024  # rows whose residuals are worked out together
 
 
@@ -173,10 +174,12 @@ class InvertedLists:
 
         The other parameters are those of :func:`asbc.kernels.scan.scan_lists`.
         """
-        n_probe = lists.shape[1]
-        # The nearest list of all queries comes first: once they know its rows, few others are near enough to be kept.
-        for columns in ((0, 1), (1, n_probe)):
-            asked = who_asks(lists, some, *columns, len(self.centroids))
+        n_probe, n_lists = lists.shape[1], len(self.centroids)
+        # Where many ask for each list, their nearest one comes first: once they know its rows, few others are near
+        # enough to be kept. Where few ask, products are small already, and those few are better kept together.
+        passes = [(0, 1), (1, n_probe)] if len(some) * n_probe >= MANY_ASKING * n_lists else [(0, n_probe)]
+        for columns in passes:
+            asked = who_asks(lists, some, *columns, n_lists)
             for part, stored in enumerate(self.parts):
                 first, last = self.first_lists[part : part + 2]
                 here = vectors, *asked, self.centroids, self.starts, stored, self._half[part]

@@ -23,7 +23,6 @@ def test_every_step_is_timed_on_one_thread_and_on_all(cores, monkeypatch, tmp_pa
     import numba
 
     before = numba.get_num_threads()
-    monkeypatch.setattr(cores, "PAUSE", 0.0)
     figures, page = tmp_path / "cores.json", tmp_path / "page.md"
     monkeypatch.setattr(sys, "argv", ["", "--sizes", "300", "--rounds", "2", "--json", str(figures)])
     cores.main()

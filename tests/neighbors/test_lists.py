@@ -83,6 +83,14 @@ def test_cosine_and_float16(X):
     assert (found.indices == wanted.indices).all()
 
 
+def test_one_pass_or_two_have_the_same_answer(X, monkeypatch):
+    found = []
+    for many in (0, 10**9):
+        monkeypatch.setattr(lists_module, "MANY_ASKING", many)
+        found.append(search_neighbors(X, 12, search="ivf", n_lists=20, n_probe=4))
+    assert (found[0].indices == found[1].indices).all() and (found[0].distances == found[1].distances).all()
+
+
 @pytest.mark.usefixtures("lists_cost_nothing")
 @pytest.mark.parametrize("scale", [1e-30, 1e20, 1e60])
 def test_lists_refuse_numbers_whose_squares_single_precision_cannot_hold(X, scale):
