@@ -4,8 +4,9 @@
     python experiments/benchmark_cores.py --sizes 10000 --rounds 9
     python experiments/benchmark_cores.py --docs docs/scale.md   the page's table, from the JSON; nothing is measured
 
-Both run in turn, in one process, on the same vectors, each right after a run that is not timed. The bare matrix product shows what the machine has to give: cores
-share caches, memory and heat, so that even it does not gain the number of cores.
+Both run in turn, in one process, on the same vectors, each right after a run that is not timed. The bare matrix product
+shows what the machine has to give: cores share caches, memory and heat, so that even it does not gain the number of
+cores.
 """
 
 from __future__ import annotations
