@@ -93,6 +93,7 @@ def draw(results, k: int, path: Path) -> None:
     for row, (n, d) in zip(axes, shapes, strict=True):
         for axis, data in zip(row, kinds, strict=True):
             lines = [line for line in searches if (line["n"], line["d"], line["data"]) == (n, d, data)]
+            axis.set_visible(bool(lines))  # a kind of vectors that was not measured at this size has no panel
             for number, family in enumerate(FAMILIES):
                 runs = {}  # by recall: of two that were asked for, the same breadth may reach both
                 for line in lines:
