@@ -40,10 +40,7 @@ CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,validation files dimension
 check: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/kernels tests/neighbors tests/bandwidth $(CORE_TESTS)
 
-# Types are checked by one of the tests, beside the others.
-test: $(VENV)/.installed-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+test: lint
 	$(BIN)/python -m pytest -n 2
 
 faults: $(VENV)/.installed-dev

@@ -4,8 +4,6 @@ missing: the core brings only those of ``asbc-build``. Each ends quietly where n
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import select
 import sys
@@ -45,11 +43,7 @@ def upload() -> None:
 
 def report() -> None:
     """``asbc-report``: figures and a page of all results."""
-    # It lives for seconds and leaves next to no cycles behind: to look for them, on the way and at the end, would take
-    # a tenth of its time.
-    gc.disable()
-    atexit.register(gc.freeze)
-    _end(_loaded("asbc-report", "asbc.report.command", "experiments").main)
+    _end(_loaded("asbc-report", "asbc.report.command", "experiments", "pandas").main)
 
 
 def explore() -> None:

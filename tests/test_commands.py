@@ -16,7 +16,7 @@ import pytest
 from asbc.commands import UNREAD, build
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.command import missing_launcher
-from tests.forked import CORE, run
+from tests.commands import run
 from tests.hidden import ALL, EMBED, EXPERIMENTS, SCALE, WANDB
 
 
@@ -24,14 +24,14 @@ def without(packages, code, *arguments, cwd):
     """Run some code in a Python that does not find some packages."""
     env = {**os.environ, "ASBC_CACHE": str(Path(cwd) / "cache")}
     words = [packages, code, list(map(str, arguments))]
-    return run("tests.hidden:run_code", words, cwd=cwd, env=env, preload=["tests.hidden", *CORE], alone=True)
+    return run("tests.hidden:run_code", words, cwd=cwd, env=env)
 
 
 @pytest.mark.parametrize(
     ("function", "says"),
     [
         ("run", 'asbc: this command needs hydra: pip install "asbc[experiments]"'),
-        ("report", 'asbc-report: this command needs filelock: pip install "asbc[experiments]"'),
+        ("report", 'asbc-report: this command needs pandas: pip install "asbc[experiments]"'),
         ("explore", 'asbc-explore: this command needs pandas: pip install "asbc[explore]"'),
         ("embed", 'asbc-embed: this command needs platformdirs: pip install "asbc[embed]"'),
         ("upload", 'asbc-upload: this command needs wandb: pip install "asbc[wandb]"'),
@@ -77,9 +77,8 @@ def test_a_url_without_fsspec(tmp_path):
 @pytest.mark.parametrize(
     ("hidden", "code", "says"),
     [
-        (EXPERIMENTS, "import asbc.results", 'asbc.results needs filelock: pip install "asbc[experiments]"'),
         (
-            ["pandas"],
+            EXPERIMENTS,
             "from asbc.results import read_rows; read_rows('x')",
             'reading results needs pandas: pip install "asbc[experiments]"',
         ),

@@ -18,7 +18,7 @@ from asbc.configs import conf_dir
 from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
 from asbc.runs.experiment import settings_of
-from tests.forked import run
+from tests.commands import run
 
 pytestmark = pytest.mark.slow
 CONF = conf_dir()

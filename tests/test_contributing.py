@@ -10,7 +10,7 @@ import pytest
 
 import asbc
 from asbc.results import collect
-from tests import forked
+from tests import commands
 
 from .conftest import curved_clouds
 
@@ -29,14 +29,14 @@ def blocks(recipe):
     return re.findall(r"^```(\w+)\n(.*?)^```$", RECIPES[recipe], re.M | re.S)
 
 
-def run(target, words, folder, preload):
+def run(target, words, folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", str(ROOT)]), "ASBC_CACHE": str(folder / "cache")}
-    done = forked.run(target, words, cwd=folder, env=environment, preload=preload)
+    done = commands.run(target, words, cwd=folder, env=environment)
     assert done.returncode == 0, f"{target} {words}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def follow(recipe, folder, preload=forked.RUNS):
+def follow(recipe, folder):
     """Write the files of a recipe into a folder and run the rest; gives what was printed."""
     printed = []
     for language, code in blocks(recipe):
@@ -46,12 +46,12 @@ def follow(recipe, folder, preload=forked.RUNS):
             (folder / named[1]).write_text(code)
         elif language == "python":
             (folder / "shown.py").write_text(code)
-            printed.append(run(folder / "shown.py", [], folder, preload))
+            printed.append(run(folder / "shown.py", [], folder))
         else:
             for line in code.strip().splitlines():
                 setting, name, *arguments = shlex.split(line)
                 assert setting == "PYTHONPATH=."
-                printed.append(run(COMMANDS[name], arguments, folder, preload))
+                printed.append(run(COMMANDS[name], arguments, folder))
     return printed
 
 
@@ -98,7 +98,7 @@ def test_an_encoder(tmp_path):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(3):
             image.new("RGB", (20, 20), color).save(tmp_path / "photos" / name / f"{number}.png")
-    follow("an encoder", tmp_path, forked.TORCH)
+    follow("an encoder", tmp_path)
     (entry,) = tmp_path.glob("cache/**/vectors.npy")
     vectors = np.load(entry)
     assert vectors.shape == (6, 3 * 3 * 3)

@@ -4,10 +4,9 @@ import re
 import jupytext
 import nbformat
 import pytest
-from jupyter_client.provisioning import local_provisioner
 
 from notebooks.build import SOURCES, WIDGET, execute
-from tests.forked import ROOT, Forked
+from tests.commands import ROOT
 
 
 def cells(notebook):
@@ -39,21 +38,10 @@ def test_notebooks_hold_no_paths_of_a_machine(source):
     assert source.with_suffix(".ipynb").stat().st_size < 400_000
 
 
-class Kernel(Forked):
-    """A notebook's kernel, in place of the process that ``jupyter_client`` would start for it."""
-
-    stdin = stdout = stderr = None
-
-    def __init__(self, command, cwd, env, **_):
-        arguments = command[command.index("ipykernel_launcher") + 1 :]
-        super().__init__("ipykernel.kernelapp:launch_new_instance", [arguments], cwd=cwd, env=env)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_notebooks_run(source, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(local_provisioner, "launch_kernel", Kernel)
     notebook = execute(source, timeout=120)
     kinds = {key for c in notebook.cells for output in c.get("outputs", []) for key in output.get("data", {})}
     assert "image/png" in kinds

@@ -23,7 +23,7 @@ from asbc.embeddings.encoders import solo_checkpoint
 from asbc.embeddings.sources import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
 from asbc.learn.vote import loo_accuracy
-from tests.forked import TORCH, run
+from tests.commands import run
 
 from .small import checkpoint_of, new_args, write_checkpoint
 
@@ -38,7 +38,7 @@ def source(*overrides):
 
 def asbc_embed(*arguments, cwd, cache, **environment):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(cache), **environment}
-    return run("asbc.embeddings.command", arguments, cwd=cwd, env=env, preload=TORCH)
+    return run("asbc.embeddings.command", arguments, cwd=cwd, env=env)
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
@@ -169,7 +169,7 @@ def test_a_sweep_without_a_network_says_it_once_each(tmp_path):
         **proxy,
     }
     words = ["-m", "embedding=simclr,dino", f"out={tmp_path}"]
-    done = run("asbc.runs.command", words, cwd=tmp_path, env=environment, preload=TORCH)
+    done = run("asbc.runs.command", words, cwd=tmp_path, env=environment)
     text = done.stdout + done.stderr
     assert done.returncode == 1
     assert "Traceback" not in text
@@ -218,7 +218,7 @@ def as_typed(line, folder):
     module = {"asbc": "asbc.runs.command", "asbc-embed": "asbc.embeddings.command"}[name]
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     env |= {"ASBC_CACHE": str(folder / "cache"), **dict(word.split("=", 1) for word in given)}
-    done = run(module, arguments, cwd=folder, env=env, preload=TORCH)
+    done = run(module, arguments, cwd=folder, env=env)
     return done.stdout + done.stderr, done.returncode
 
 

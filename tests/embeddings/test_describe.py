@@ -4,7 +4,7 @@ import torch
 from torchvision.transforms import v2
 
 from asbc.embeddings.describe import describe, without_addresses
-from tests.forked import TORCH, run
+from tests.commands import run
 
 
 def by(amount):
@@ -82,7 +82,7 @@ def say():
 
 def test_another_process_says_the_same():
     # The order of a set of strings follows from the process's hash seed, which is another one there.
-    done = run("tests.embeddings.test_describe:say", [], preload=TORCH)
+    done = run("tests.embeddings.test_describe:say", [])
     order, said = done.stdout.splitlines()
     assert order != f"{ {'x', 'y', 'z'} } { {'a', 'b', 'c'} }", done.stderr
     assert said == said_of_many() and "0x" not in said

@@ -19,8 +19,8 @@ from asbc.embeddings.embedder import embed
 from asbc.embeddings.encoders import Encoder, solo_checkpoint
 from asbc.embeddings.sources import EncoderSource
 from asbc.embeddings.store import Store, read_entry
-from tests.forked import TORCH, Forked
-from tests.forked import run as run_forked
+from tests.commands import Process
+from tests.commands import run as run_command
 
 from .small import TO_TENSOR, Noise, Tiny, tiny_encoder
 
@@ -152,7 +152,7 @@ def embed_command(cache, *overrides):
     dataset = "embedding.dataset={_target_:tests.embeddings.small.Noise,n:23}"
     words = ["embedding=encoder", dataset, "embedding.batch_size=3", "embedding.trainer.accelerator=cpu", *overrides]
     env = {**os.environ, "ASBC_CACHE": str(cache), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return Forked("asbc.embeddings.command", words, cwd=cache.parent, env=env, preload=TORCH)
+    return Process("asbc.embeddings.command", words, cwd=cache.parent, env=env)
 
 
 def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
@@ -229,7 +229,7 @@ def on_a_disk(tmp_path, mounts, *numbers):
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no mount namespaces here")
     words = [mounts, str(tmp_path / "disk" / "cache"), numbers]
-    done = run_forked("tests.embeddings.test_embedder:embed_on_a_disk", words, cwd=tmp_path, preload=TORCH)
+    done = run_command("tests.embeddings.test_embedder:embed_on_a_disk", words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -1,6 +1,5 @@
 """Small builds for the fault tests: what is built, and how it is seen that nothing is lost."""
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -41,10 +40,3 @@ def built_files(path, folder, kind):
     assert not list(Path(folder).rglob(".*")), "temporary files are left"
     assert not Path(folder, "scratch").exists()
     return files_of(folder)
-
-
-def warm_up():
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_vectors(folder)
-        for kind in KINDS:
-            build(path, Path(folder, kind), kind)

@@ -290,15 +290,6 @@ def _outcome(function, arguments):
     return "answered"
 
 
-def warm_up():
-    """All calls with arguments that are right."""
-    for name, (function, arguments) in CALLS.items():
-        if name != "load_graph":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                function(**arguments)
-
-
 if __name__ == "__main__":  # python -m tests.faults.fuzz NUMBER: that call, as it is
     import sys
 

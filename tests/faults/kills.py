@@ -12,14 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.forked import Forked
+from tests.commands import Process
 
 # What Python tells audit hooks of, and which argument of the event is the path.
 _AUDITED = {"os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0, "os.link": 1}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def operations(target, arguments, folder, preload=()):
+def operations(target, arguments, folder):
     """What ``target(*arguments)`` does to files in `folder`, in order: such as ``["os.mkdir g", "open g/plan.json"]``.
 
     Parameters
@@ -28,32 +28,30 @@ def operations(target, arguments, folder, preload=()):
         Of a module that can be imported; what it prints is not shown. It may end by ``sys.exit(0)``.
     folder : path
         Only what happens in it counts.
-    preload : list of str, optional
-        Modules that the process is to find imported; if they have a function `warm_up`, it has been called.
     """
-    done, code, output = _run(target, arguments, folder, None, preload)
+    done, code, output = _run(target, arguments, folder, None)
     assert code == 0, output
     return done
 
 
-def killed_at(number, target, arguments, folder, preload=()):
+def killed_at(number, target, arguments, folder):
     """Kill ``target(*arguments)`` at the operation of that number, from 0 on; True unless it had ended before."""
-    _, code, output = _run(target, arguments, folder, number, preload)
+    _, code, output = _run(target, arguments, folder, number)
     assert code in (0, -signal.SIGKILL), output
     return code != 0
 
 
-def in_a_child(function, *arguments, preload=()):
+def in_a_child(function, *arguments):
     """Exit code and output of ``function(*arguments)`` in a process of its own, which may crash."""
-    process = Forked(f"{function.__module__}:{function.__name__}", arguments, preload=preload)
+    process = Process(f"{function.__module__}:{function.__name__}", arguments)
     output = "".join(process.communicate())
     return process.returncode, output
 
 
-def _run(target, arguments, folder, stop, preload):
+def _run(target, arguments, folder, stop):
     with tempfile.TemporaryDirectory(prefix="killed-") as notes:
         log = os.path.join(notes, "operations")
-        code, output = in_a_child(watch, target, arguments, os.path.realpath(folder), stop, log, preload=preload)
+        code, output = in_a_child(watch, target, arguments, os.path.realpath(folder), stop, log)
         return Path(log).read_text().splitlines(), code, output
 
 

@@ -1,8 +1,6 @@
 """A small sweep for the fault tests: two runs with two units each, as small as it can be."""
 
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
@@ -24,11 +22,3 @@ def sweep(words, out):
 
     sys.argv = ["asbc", *words, f"out={out}"]
     command.main()
-
-
-def warm_up():
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            sweep(write_words(Path(folder)), f"{folder}/out")
-        except SystemExit as ended:
-            assert not ended.code

@@ -19,8 +19,6 @@ from tests.faults.builds import KINDS, build, built_files, write_vectors
 from tests.faults.flips import flip, flipped
 from tests.faults.kills import killed_at, operations
 
-PRELOAD = ["tests.faults.builds"]
-
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
@@ -56,11 +54,11 @@ def test_killed_at_every_file_operation(path, finished, memory, some, counted, c
     if kind != "exact" and not campaign:
         pytest.skip("all kinds of search: make faults")
     wanted = built_files(path, finished(kind), kind)
-    done = operations(build, [path, memory / "whole", kind], memory / "whole", PRELOAD)
+    done = operations(build, [path, memory / "whole", kind], memory / "whole")
     numbers = some(range(len(done)), 8)
     for number in numbers:
         folder = memory / str(number)
-        killed_at(number, build, [path, folder, kind], folder, PRELOAD)
+        killed_at(number, build, [path, folder, kind], folder)
         assert built_files(path, folder, kind) == wanted, f"killed at {done[number]}"
         shutil.rmtree(folder)
     counted("kill -9 at a file operation", f"a build, search: {kind}", {"went on to the same bytes": len(numbers)})

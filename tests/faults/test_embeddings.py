@@ -9,7 +9,6 @@ from asbc import checksums
 from asbc.embeddings.store import read_entry
 from tests.faults.flips import flipped
 from tests.faults.kills import killed_at, operations
-from tests.forked import TORCH
 
 pytest.importorskip("lightning")
 
@@ -28,11 +27,11 @@ def entry(tmp_path_factory):
 def test_killed_at_every_file_operation(entry, memory, some, counted):
     from tests.faults.embeds import run
 
-    done = operations(run, [memory / "whole"], memory / "whole", TORCH)
+    done = operations(run, [memory / "whole"], memory / "whole")
     numbers = some(range(len(done)), 6)
     for number in numbers:
         cache = memory / str(number)
-        killed_at(number, run, [cache], cache, TORCH)
+        killed_at(number, run, [cache], cache)
         folder = run(cache)
         assert contents(folder) == contents(entry), f"killed at {done[number]}"
         assert {path.name for path in folder.parent.iterdir()} <= {folder.name, f".{folder.name}.lock"}

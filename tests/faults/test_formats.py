@@ -13,7 +13,7 @@ QUICK = ("vectors, .npz", "a graph's edges, Parquet", "vectors, .npy", "vectors,
 @pytest.mark.parametrize("name", FORMATS)
 def test_flips(name, tmp_path, campaign, counted):
     if campaign:  # in another process, since libraries may crash on what they do not expect
-        code, output = in_a_child(flip_all, name, tmp_path, 60, tmp_path / "log", preload=["tests.faults.formats"])
+        code, output = in_a_child(flip_all, name, tmp_path, 60, tmp_path / "log")
         assert code == 0, output
     elif name in QUICK:
         flip_all(name, tmp_path, 8, tmp_path / "log")

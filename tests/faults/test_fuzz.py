@@ -13,9 +13,7 @@ def test_wrong_calls_are_answered_or_refused(tmp_path, campaign, counted):
     seen, wrong, number = Counter(), [], 0
     while number < total:
         log = tmp_path / f"{number}.tsv"
-        code, output = in_a_child(
-            run_calls, number, min(total, number + TOGETHER), str(log), preload=["tests.faults.fuzz"]
-        )
+        code, output = in_a_child(run_calls, number, min(total, number + TOGETHER), str(log))
         lines = [line.split("\t") for line in log.read_text().split("\n") if line]
         for done, name, *outcome in lines:
             said = outcome[0] if outcome and outcome[0] else f"wrong: the process ended ({code})"

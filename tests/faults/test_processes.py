@@ -10,7 +10,7 @@ import pytest
 
 from asbc.outofcore.engine import open_engine
 from asbc.outofcore.errors import EngineError
-from tests.forked import ROOT
+from tests.commands import ROOT
 
 CODE = """
     import multiprocessing, sys

@@ -18,14 +18,13 @@ from asbc.runs.results import ResultsError, collect
 from asbc.runs.sealed import write_note, write_rows
 from asbc.runs.settings import read_settings
 from asbc.runs.summary import job_notes
+from tests.commands import Process
 from tests.faults.flips import flipped
 from tests.faults.kills import killed_at, operations
 from tests.faults.sweeps import sweep, write_words
-from tests.forked import Forked
 from tests.runs.test_command import asbc
 from tests.runs.test_experiment import bare
 
-PRELOAD = ["tests.faults.sweeps"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -51,14 +50,14 @@ def remains(out):
 
 
 def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, memory, monkeypatch, some, counted):
-    done = operations(sweep, [words, str(memory / "alone")], memory / "alone", PRELOAD)
+    done = operations(sweep, [words, str(memory / "alone")], memory / "alone")
     whole = bare(collect(whole))
     pd.testing.assert_frame_equal(bare(collect(memory / "alone")), whole)
     assert sum(step.startswith("os.rename") for step in done) == 2 * (1 + 5 + 2 + 1)  # settings, notes, parts, table
     followed = Counter()
     for number in some(range(len(done)), 4):
         out = memory / "killed"
-        assert killed_at(number, sweep, [words, str(out)], out, PRELOAD)
+        assert killed_at(number, sweep, [words, str(out)], out)
         followed["the next start went on to the same rows"] += 1
         assert asbc(monkeypatch, *words, f"out={out}") == 0, done[number]
         pd.testing.assert_frame_equal(bare(collect(out)), whole)
@@ -143,7 +142,7 @@ def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path
     table = collect(tmp_path)
     with Run(first.parent, first.name, rerun=True) as run:  # stands for the first sweep, which is at work
         run.begin()
-        other = Forked("asbc.runs.command", [*words, f"out={tmp_path}"], env=os.environ)
+        other = Process("asbc.runs.command", [*words, f"out={tmp_path}"], env=os.environ)
         said = f"process {os.getpid()} on {os.uname().nodename} is at work on this run; waiting for it to end"
         while said not in "".join(other.read()):
             assert other.poll() is None, other.read()

@@ -12,7 +12,7 @@ import torch
 import asbc
 from asbc.learn import GraphProbe
 from asbc.learn.spread import global_rank
-from tests.forked import TORCH, run
+from tests.commands import run
 from tests.learn.small import Small, blobs, linear_features, loader, trainer
 
 
@@ -123,7 +123,7 @@ def test_two_processes_give_the_figures_of_one(tmp_path):
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
     for devices, strategy in ((1, "auto"), (2, "ddp_fork_find_unused_parameters_true")):
         words = [devices, strategy]
-        done = run(f"{__name__}:train_with_probe", words, cwd=tmp_path, env=environment, preload=TORCH)
+        done = run(f"{__name__}:train_with_probe", words, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
     one, first, second = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("1-0", "2-0", "2-1"))
     assert first == second and set(one) == {"probe/loo", "probe/dimension", "probe/effective_rank"}

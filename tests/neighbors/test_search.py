@@ -12,7 +12,7 @@ from tests.neighbors.legal import assert_legal
 from tests.searches import needs_library
 
 # pynndescent compiles itself for half a minute, once per process.
-KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=[pytest.mark.slow, pytest.mark.nn_descent]))
+KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=pytest.mark.slow))
 
 
 @pytest.mark.usefixtures("lists_cost_nothing")

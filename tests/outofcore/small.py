@@ -18,7 +18,7 @@ from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
 from asbc.outofcore import driver as driver_module
 from asbc.outofcore.command import main
 from asbc.outofcore.driver import build_graph
-from tests.forked import Forked
+from tests.commands import Process
 
 N = 700
 ARGUMENTS = ["--k", "12", "--block", "100", "--n-lists", "6", "--n-probe", "2", "--quiet"]
@@ -129,7 +129,7 @@ BUILDERS = {
 }
 
 
-class Started(Forked):
+class Started(Process):
     """``asbc-build`` in a process of its own, which waits for ever at `hold`, if that is given.
 
     Parameters
@@ -147,20 +147,11 @@ class Started(Forked):
         words = [str(path), str(folder), *arguments]
         super().__init__("tests.outofcore.small:command", [words, str(self._held), hold, largest_file])
 
-    @property
-    def errors(self):
-        return self.read()[1]
-
     def wait_until_held(self):
         while not self._held.exists():
-            assert self.poll() is None, self.errors
+            assert self.poll() is None, self.read()
             time.sleep(0.002)
         return self
-
-    def kill(self):
-        """kill -9."""
-        self.send_signal(signal.SIGKILL)
-        assert self.wait() == -signal.SIGKILL
 
 
 def command(words, held, hold, largest_file):
@@ -189,13 +180,3 @@ def build_until(step, monkeypatch, path, folder, **options):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver_module._Build, step, stop)
         build(path, folder, **options)
-
-
-def warm_up():
-    """Load what is compiled for builds and graphs, so that processes that are forked from this one find it."""
-    rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder, "x.npy"), rng.normal(size=(N, 10)).astype(np.float32))
-        assert main([str(Path(folder, "x.npy")), str(Path(folder, "g")), *ARGUMENTS]) == 0
-    for kind in (np.float32, np.float64):
-        asbc.GraphBuilder(k_cand=12, metric="cosine").fit(rng.normal(size=(100, 6)).astype(kind))

@@ -42,6 +42,6 @@ def test_command_line_errors(path, tmp_path, capsys):
 def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):
     stopped = Started(path, tmp_path / "g", *ARGUMENTS, hold="assign/000002.npz").wait_until_held()
     stopped.send_signal(signal.SIGINT)
-    assert stopped.wait() == 130 and "goes on from the last finished block" in stopped.errors
+    assert stopped.wait() == 130 and "goes on from the last finished block" in stopped.read()[1]
     assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
     assert files_of(tmp_path / "g") == reference

@@ -16,14 +16,14 @@ from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.command import main
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import read_graph_manifest
-from tests.forked import run
+from tests.commands import run
 from tests.outofcore.small import ARGUMENTS, STAGES, HalfTheThird, Started, build, build_until, files_of
 from tests.searches import needs_library
 
-KINDS = [pytest.param(kind, marks=pytest.mark.nn_descent if kind == "nn_descent" else ()) for kind in OPTIONS]
+KINDS = [kind for kind in OPTIONS if kind != "exact"]
 
 
-@pytest.mark.parametrize("search", [kind for kind in KINDS if kind.values != ("exact",)])
+@pytest.mark.parametrize("search", KINDS)
 def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, search, monkeypatch):
     needs_library(search)
     monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)  # or so few rows are searched exactly

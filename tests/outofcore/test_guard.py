@@ -54,7 +54,7 @@ def test_a_lock_on_a_file_that_is_gone_keeps_nobody_out(tmp_path, monkeypatch):
 def test_a_disk_that_fills_up(path, tmp_path, reference):
     """A limit on the size of files fails writes for real, half-way; with room again the build goes on."""
     stopped = Started(path, tmp_path / "g", *ARGUMENTS, largest_file=6000)
-    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.read()[1]
     kept = list((tmp_path / "g" / "scratch").rglob("*.np?"))
     assert kept and not list((tmp_path / "g" / "scratch").rglob(".*.np?.*"))
     for part in kept:
@@ -66,7 +66,7 @@ def test_a_disk_that_fills_up(path, tmp_path, reference):
 def test_a_disk_that_fills_up_under_the_index(path, tmp_path):
     needs_library("hnsw")
     stopped = Started(path, tmp_path / "g", "--k", "12", "--search", "hnsw", largest_file=30_000)
-    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.errors
+    assert stopped.wait() == 1 and "Finished parts are kept: make room and start again" in stopped.read()[1]
     assert not list((tmp_path / "g" / "scratch").rglob(".*"))
 
 

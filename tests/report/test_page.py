@@ -13,7 +13,7 @@ from asbc.report.parts import EXPERIMENTS
 from asbc.report.sections import HEADINGS
 from asbc.report.words import shortened
 from asbc.runs.results import ResultsError
-from tests.forked import run
+from tests.commands import run
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}

@@ -11,7 +11,7 @@ from asbc.report.figures import FIGURES
 from asbc.report.glossary import WORDS, glossary_markdown
 from asbc.report.parts import EXPERIMENTS
 from asbc.report.tables import TABLES
-from tests.forked import run
+from tests.commands import run
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()

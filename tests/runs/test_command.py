@@ -9,7 +9,7 @@ import pytest
 from asbc.configs import conf_dir
 from asbc.runs import command as cli
 from asbc.runs.results import collect
-from tests.forked import Forked, run
+from tests.commands import Process, run
 from tests.runs.test_experiment import bare
 
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
@@ -141,7 +141,7 @@ def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
-    process = Forked("asbc.runs.command", [*TINY[:2], "trials=2000", f"out={tmp_path}"])
+    process = Process("asbc.runs.command", [*TINY[:2], "trials=2000", f"out={tmp_path}"])
     while not list(tmp_path.glob("runs/*/parts/*.parquet")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

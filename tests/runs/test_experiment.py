@@ -14,7 +14,7 @@ from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
 from asbc.runs.levels import NothingToScore, SharedSamples, levels
 from asbc.runs.results import ResultsError, collect, read_status
-from tests import forked
+from tests import commands
 
 TINY = ("samples_per_class=[4,6]", "trials=2", "progress=false", "logger=none")
 COLUMNS = {
@@ -329,7 +329,7 @@ def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
     done = []
     for attempt in range(10):
         words = [1 + attempt % 2, ["computing", "writing", "written"][attempt % 3], killed]
-        assert forked.run(f"{__name__}:die_after", words).returncode == -signal.SIGKILL
+        assert commands.run(f"{__name__}:die_after", words).returncode == -signal.SIGKILL
         done.append(len(list(tmp_path.glob("killed/runs/*/parts/*.parquet"))))
     assert done == [1, 3, 4, 6, 7, 9, 10, 12, 13, 15]  # of 18
     half = collect(tmp_path / "killed")

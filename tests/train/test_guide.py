@@ -12,8 +12,8 @@ from asbc.configs import conf_dir
 from asbc.embeddings.encoders import read_checkpoint
 from asbc.train.command import CONF
 from asbc.train.curve import read_curve
+from tests.commands import Process
 
-from ..forked import TORCH, Forked
 from .small import ENCODERS, TINY, write_images
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,12 +31,11 @@ def test_a_method_of_ones_own(tmp_path):
     (command,) = [code for _, code in BLOCKS if code.startswith("PYTHONPATH=")]
     setting, name, *words = shlex.split(command)
     assert (setting, name) == ("PYTHONPATH=.", "asbc-pretrain")
-    run = Forked(
+    run = Process(
         "asbc.train.command",
         [*words, *TINY, "encoder.epochs=1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f".{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"},
-        preload=TORCH,
     )
     output, said = run.communicate()
     assert run.returncode == 0, said

@@ -18,8 +18,8 @@ from asbc.train.checkpoint import Checkpoints, latest
 from asbc.train.curve import read_curve
 from asbc.train.method import Method
 from asbc.train.run import pretrain
+from tests.commands import Process
 
-from ..forked import TORCH, Forked
 from .small import ENCODERS, TINY, config, write_images
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,11 +94,11 @@ def test_killed_in_mid_epoch(tmp_path):
     words = ["--config-dir", ".", "encoder=mortal", "data=arrays", "data.path=train.npz", "probe.enabled=false", *TINY]
     words += ["out=run", "encoder.method.hidden=8", "encoder.method.out=4"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    start = {"cwd": tmp_path, "env": environment, "preload": TORCH}
-    killed = Forked("asbc.train.command", words, **start)
+    start = {"cwd": tmp_path, "env": environment}
+    killed = Process("asbc.train.command", words, **start)
     assert killed.wait() == -signal.SIGKILL, killed.read()
     assert (tmp_path / "died").exists() and torch.load(latest(tmp_path / "run"))["global_step"] == 3
-    again = Forked("asbc.train.command", words, **start)
+    again = Process("asbc.train.command", words, **start)
     output, said = again.communicate()
     assert again.returncode == 0, said
     assert "going on from run/mortal-arrays-ep=0.ckpt, step 3" in output
@@ -134,13 +134,12 @@ def test_two_devices_train_one_network(tmp_path):
     words += ["data.test_path=test.npz", "probe.every_n_epochs=1", "probe.images=20", "out=run"]
     words += ["encoder.method.hidden=8", "encoder.method.out=4", "encoder.method.queue=16", "encoder.recipe.lr=0.1"]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    run = Forked(
+    run = Process(
         "asbc.train.command",
         # Forked, as the processes of a test are; `strategy=auto` starts the command anew for each device.
         [*words, "trainer.devices=2", "trainer.strategy=ddp_fork"],
         cwd=tmp_path,
         env=environment,
-        preload=TORCH,
     )
     output, said = run.communicate()
     assert run.returncode == 0, said
