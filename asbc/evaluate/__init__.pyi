@@ -3,6 +3,7 @@
 from asbc.evaluate.comparison import Comparison, compare, compare_methods
 from asbc.evaluate.geometry import Alignment, Health, Regimes
 from asbc.evaluate.method import Method
+from asbc.evaluate.metrics import Metric
 from asbc.evaluate.noise import LabelNoise
 from asbc.evaluate.peers import cosine_weights, graph_learning_weights, umap_weights
 from asbc.evaluate.sample import Sample
@@ -17,6 +18,7 @@ __all__ = [
     "LabelPropagation",
     "LeaveOneOut",
     "Method",
+    "Metric",
     "Regimes",
     "Regret",
     "Sample",

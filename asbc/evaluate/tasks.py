@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from asbc.evaluate.clustering import cluster
 from asbc.evaluate.method import Method
+from asbc.evaluate.metrics import Metric
 from asbc.evaluate.sample import Sample
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagated_classes
@@ -79,6 +80,8 @@ class Task(ABC):
     ----------
     needs_labels : bool, default=True
         Whether the task can only be done where the data have labels.
+    metrics : tuple of Metric, default=()
+        Descriptions of its metrics, for those that :mod:`asbc.evaluate.metrics` does not describe.
 
     See Also
     --------
@@ -98,6 +101,7 @@ class Task(ABC):
     """
 
     needs_labels: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = ()
 
     def check(self, sizes: NDArray[np.int64]) -> None:  # noqa: B027  (most tasks can use any number)
         """Refuse, before any work, a subsample that the task cannot use.

@@ -34,6 +34,7 @@ from asbc.runs.levels import (
     why_not_scored,
 )
 from asbc.runs.loggers import Mirror, RunFacts, Session
+from asbc.runs.record import load_record, write_record
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ log = logging.getLogger("asbc")
 # embeddings are among them because the hash of their contents stands for them: a copied file gives the same run.
 NOT_SETTINGS = (
     "embedding", "logger", "out", "rerun", "mix_versions", "threads", "progress", "stages", "levels", "own_levels",
+    "record",
 )  # fmt: skip
 
 
@@ -92,6 +94,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     methods: dict[str, Method] = {name: made(node, f"methods.{name}") for name, node in _items(cfg.get("methods"))}
     tasks: dict[str, Task] = {name: made(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
     check_settings(cfg, methods, tasks)
+    described = [metric for task in tasks.values() for metric in task.metrics]
+    record = load_record(cfg.get("record"), str(cfg.name)).described(described)
     embeddings: Embeddings = instantiate(cfg.embedding).load()
     if cfg.samples_per_class == "auto":  # what embedding=files says
         cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
@@ -114,6 +118,7 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         if folder.finished:
             return _finished_before(cfg, folder, settings, facts)
         done = folder.begin(**facts)
+        write_record(folder.path, record)
         units = plan(cfg, embeddings, tasks)
         folder.note("running", units=len(units))
         with ExitStack() as stack:

@@ -12,7 +12,9 @@ from asbc.evaluate import tasks
 from asbc.evaluate.comparison import compare_methods
 from asbc.evaluate.hits import unpack_hits
 from asbc.runs.experiment import run
+from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.levels import NothingToScore, SharedSamples, levels
+from asbc.runs.record import read_record
 from asbc.runs.results import ResultsError, collect, read_status
 from tests import commands
 
@@ -338,3 +340,10 @@ def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
     pd.testing.assert_frame_equal(bare(resumed.table), bare(whole.table))
     assert read_status(resumed.path)["attempt"] == 11
     pd.testing.assert_frame_equal(bare(collect(tmp_path / "killed")), bare(whole.table))
+
+
+def test_a_run_s_folder_holds_the_record_of_its_experiment(tmp_path):
+    own = run(config(tmp_path / "own", "experiment=loo", "samples_per_class=[4]"))
+    assert read_record(own.path, "loo") == EXPERIMENTS["loo"]
+    other = run(config(tmp_path / "mine", "name=mine", "record={title: Mine, headline: [loo]}"))
+    assert read_record(other.path, "mine").heading == "Mine"
