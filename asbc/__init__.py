@@ -1,5 +1,5 @@
 """Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
 
-from asbc.lazy import public_names
+import lazy_loader
 
-__getattr__, __dir__, __all__ = public_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """Neighbourhood graphs on embeddings, with a Gaussian bandwidth chosen for every node from the local geometry."""
 
-from asbc import export as export
-from asbc.bandwidth import (
+from . import export as export
+from .bandwidth import (
     Bandwidth,
     BandwidthChoice,
     ConstantNeighborhoodWarning,
@@ -14,22 +14,21 @@ from asbc.bandwidth import (
     SpectralBandwidth,
     effective_rank,
 )
-from asbc.bandwidth import DensityNormalized as DensityNormalised  # noqa: F401  (its name before version 0.2)
-from asbc.builder import GraphBuilder
-from asbc.dimension import Dimension, dim_mst, levina_bickel, two_nn
-from asbc.graph import to_graph
-from asbc.learn.classifier import GraphClassifier
-from asbc.learn.describe import Description, describe
-from asbc.learn.duplicates import Duplicates, find_duplicates
-from asbc.learn.issues import LabelIssues, find_label_issues
-from asbc.learn.neighbor_vote import NeighborVote
-from asbc.learn.points import UnreachedWarning, UnseenClassWarning
-from asbc.neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
-from asbc.outofcore.driver import build_graph
-from asbc.outofcore.storage import load_graph, load_nodes, load_rows
-from asbc.validation import normalize
-from asbc.version import __version__
-from asbc.weights import (
+from .builder import GraphBuilder
+from .dimension import Dimension, dim_mst, levina_bickel, two_nn
+from .graph import to_graph
+from .learn.classifier import GraphClassifier
+from .learn.describe import Description, describe
+from .learn.duplicates import Duplicates, find_duplicates
+from .learn.issues import LabelIssues, find_label_issues
+from .learn.neighbor_vote import NeighborVote
+from .learn.points import UnreachedWarning, UnseenClassWarning
+from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
+from .outofcore.driver import build_graph
+from .outofcore.storage import load_graph, load_nodes, load_rows
+from .validation import normalize
+from .version import __version__
+from .weights import (
     EmptyRowWarning,
     blend_weights,
     gaussian_weights,
@@ -70,6 +69,7 @@ __all__ = [
     "describe",
     "dim_mst",
     "effective_rank",
+    "export",
     "find_duplicates",
     "find_label_issues",
     "gaussian_weights",

@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 # A module imports only from its own room and from those before it.
 ORDER = [
     "version",
-    "lazy",
     "extras",
     "system",
     "validation",
@@ -126,6 +125,7 @@ def test_all_is_what_a_user_can_use(project):
 def test_the_core_is_light(project):
     assert names(project["dependencies"]) == {
         "filelock",
+        "lazy_loader",
         "llvmlite",
         "numba",
         "numpy",

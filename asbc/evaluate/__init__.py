@@ -1,5 +1,5 @@
 """What a graph is worth: methods, tasks, and whether one method beats another."""
 
-from asbc.lazy import public_names
+import lazy_loader
 
-__getattr__, __dir__, __all__ = public_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

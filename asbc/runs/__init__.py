@@ -1,5 +1,5 @@
 """Experiments, from a config to rows of results on disk: they go on where they were stopped."""
 
-from asbc.lazy import public_names
+import lazy_loader
 
-__getattr__, __dir__, __all__ = public_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
