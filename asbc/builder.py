@@ -18,8 +18,7 @@ from asbc.bandwidth import Bandwidth, SpectralBandwidth
 from asbc.dimension import ESTIMATORS, Dimension
 from asbc.graph import SYMMETRIES, to_graph
 from asbc.neighbors.given import given_neighbors
-from asbc.neighbors.options import RECALL, check_recall, check_search
-from asbc.neighbors.search import search_neighbors
+from asbc.neighbors.search import RECALL, check_recall, check_search, search_neighbors
 from asbc.neighbors.types import Neighbors
 from asbc.rows import Rows, solve_rows
 from asbc.validation import (

@@ -32,7 +32,7 @@ from asbc.evaluate import compare
 from asbc.kernels import criterion
 from asbc.kernels.lanes import LANES
 from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 from asbc.learn.labels import reveal
 from asbc.neighbors.types import with_pairs
 from asbc.rows import solve_rows
@@ -277,7 +277,7 @@ def parts_of_the_rest(report, X, neighbors):
         "dimension": lambda: asbc.dim_mst(X, shared),
         "sigma": lambda: criterion.search_grid(shared.pairs, grid, dimension, k, True),
         "NNK": lambda: asbc.nnk_weights(X, shared, sigma),
-        "one eigenproblem per node": lambda: share_out(solve_again, groups, kernels, k, ranks),
+        "one eigenproblem per node": lambda: run_ranges(solve_again, groups, kernels, k, ranks),
     }
     rounds = [[seconds(step, 1) for step in steps.values()] for _ in range(5)]
     per_node = dict(zip(steps, np.median(rounds, axis=0) / n * 1e6, strict=True))

@@ -1,10 +1,6 @@
 """Compiled inner loops: arrays in, arrays out."""
 
-from __future__ import annotations
+import numba
 
-from pathlib import Path
-
-from asbc.kernels.cache import keep_compiled_code
-from asbc.kernels.compiling import watch
-
-watch(__name__, keep_compiled_code(Path(__file__).parent))
+if numba.config.DISABLE_JIT:
+    raise ImportError("asbc needs compiled code, and NUMBA_DISABLE_JIT=1 turns compilation off. Unset it.")

@@ -1,24 +1,25 @@
-"""Which nodes hang together, found edge by edge, compiled."""
+"""Connected components by union-find, edge by edge."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from asbc.kernels.compiled import kernel
 
 
-@njit(cache=True)
+@kernel
 def _root(parent, i):
     while parent[i] != i:
-        parent[i] = parent[parent[i]]  # halve the way for whoever comes next
+        parent[i] = parent[parent[i]]  # path halving
         i = parent[i]
     return i
 
 
-@njit(cache=True)
+@kernel
 def join_edges(parent, sources, targets):
-    """Join the pieces of both ends of every edge; a piece is named by its smallest node.
+    """Join the components of both ends of every edge; a component is named after its smallest node.
 
-    parent : (n,) int64, at first 0 to n - 1, changed in place; sources, targets : (m,) int64
+    `parent` is (n,) int64, initially 0 to n - 1, and changed in place; `sources` and `targets` are (m,) int64.
     """
     for e in range(len(sources)):
         a = _root(parent, sources[e])
@@ -29,9 +30,9 @@ def join_edges(parent, sources, targets):
             parent[a] = b
 
 
-@njit(cache=True)
+@kernel
 def join_rows(parent, first, indices, weights):
-    """The same for the rows of nodes `first` and on: an edge is a neighbour with weight above 0."""
+    """Join along the rows of the nodes from `first` on: an edge is a neighbour with weight above 0."""
     for i in range(indices.shape[0]):
         for j in range(indices.shape[1]):
             if weights[i, j] > 0.0:
@@ -43,9 +44,9 @@ def join_rows(parent, first, indices, weights):
                     parent[a] = b
 
 
-@njit(cache=True)
+@kernel
 def piece_names(parent):
-    """The smallest node of every node's piece, (n,) int64."""
+    """Return the smallest node (n,) of every node's component."""
     out = np.empty_like(parent)
     for i in range(len(parent)):
         out[i] = _root(parent, i)

@@ -1,12 +1,12 @@
-"""The bandwidth criterion J on a grid, its exact minimum with few eigenproblems, and its value at given bandwidths.
+"""The bandwidth criterion J: its exact minimum on a grid with few eigenproblems, and its value at given bandwidths.
 
 ``J(s) = |r(s) - t| / t + (l_max - l(s)) / l_max`` with the effective rank r, the target rank t, and the log-log
-slope l of the kernel sum. Slopes cost one pass over the kernel each; ranks cost an eigenproblem. Three facts keep
-most eigenproblems from being solved: r never rises with s; the sum of squares of the kernel bounds its spectral
-entropy from both sides; and a grid point whose J is at least the best J found cannot win. A bound on the slope that
-needs no kernel keeps most of the passes over the kernel from being made, too.
+slope l of the kernel sum. A slope costs one pass over the kernel, a rank costs an eigenproblem. Three facts make most
+eigenproblems unnecessary: r never rises with s; the sum of squares of the kernel bounds its spectral entropy from both
+sides; and a grid point whose J is at least the best J found cannot win. A bound on the slope that needs no kernel
+makes most passes over the kernel unnecessary, too.
 
-Pair distances come as :func:`asbc.kernels.distances.neighborhood_distances` gives them.
+Pair distances have the layout of :func:`asbc.kernels.distances.neighborhood_distances`.
 """
 
 from __future__ import annotations
@@ -16,44 +16,118 @@ import math
 import numpy as np
 from numba import njit
 
-from asbc.kernels.bounds import SLACK, bound_slopes, kernel_sums, rank_bounds
-from asbc.kernels.lanes import LANES, exp, load, splat, store
+from asbc.kernels.compiled import kernel
+from asbc.kernels.lanes import LANES, exp, lane_min, lane_sum, load, smaller, splat, store
 from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 
+# Bounds on ranks are loosened by k times this: a hundred times the rounding error of a computed rank.
+SLACK = 1e-11
 _EPSILON = float(np.finfo(np.float64).eps)
 _GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-# Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold: sigma is then known to about
-# one part in a million.
+# Golden sections of an interval of two grid steps. 26 of them shrink it 270,000-fold, so sigma is accurate to about one
+# part in a million.
 _SECTIONS = 26
-# What is known of a grid point: a bound on its slope; slope and purity; bounds on its rank too.
+# State of a grid point: its slope is bounded; slope and purity are computed; its rank is bounded, too.
 _GUESSED, _SUMMED, _BOUNDED = 0, 1, 2
+
+
+@njit(inline="always")
+def kernel_sums(pairs, k, sigma):
+    """Return the log-log slope of the kernel sum at `sigma`, and the purity ``|K|_F^2 / k^2``.
+
+    The purity is the sum of the squared shares of the eigenvalues: 1 / k if all are equal, 1 if only one is not 0.
+    """
+    factor = splat(-0.5 / (sigma * sigma))
+    mass = splat(0.0)
+    moment = splat(0.0)
+    square = splat(0.0)
+    for t in range(0, pairs.shape[0], LANES):
+        squared = load(pairs, t)
+        kernel = exp(squared * factor)
+        mass = mass + kernel
+        moment = moment + kernel * squared
+        square = square + kernel * kernel
+    slope = 2.0 * lane_sum(moment) / (sigma * sigma) / (k + 2.0 * lane_sum(mass))
+    return slope, (k + 2.0 * lane_sum(square)) / (k * k)
+
+
+@njit(inline="always")
+def bound_slopes(pairs, k, grid, most):
+    """Write upper bounds of a node's slopes at each bandwidth of its grid to `most` (n_grid,).
+
+    With x the squared distance of a pair over twice the squared bandwidth, the slope is ``4 sum x exp(-x)`` over
+    ``k + 2 sum exp(-x)``. The mean of x under the kernel is at most its plain mean, because the logarithm of a sum of
+    exponentials is convex. And ``x exp(-x)`` falls for x above 1, so the nearest pair bounds all of them.
+    """
+    count = k * (k - 1) // 2
+    whole = count // LANES * LANES
+    least = splat(np.inf)
+    sums = splat(0.0)
+    for t in range(0, whole, LANES):
+        squared = load(pairs, t)
+        least = smaller(least, squared)
+        sums = sums + squared
+    nearest = lane_min(least)
+    total = lane_sum(sums)
+    for t in range(whole, count):
+        nearest = min(nearest, pairs[t])
+        total += pairs[t]
+    for g in range(grid.shape[0]):
+        factor = 0.5 / (grid[g] * grid[g])
+        bound = 4.0 * factor * total / (k * k)
+        x = min(factor * nearest, 700.0)
+        if x > 1.0:
+            bound = min(bound, 4.0 * count * x * math.exp(-x) / k)
+        most[g] = bound * (1.0 + SLACK) if bound >= 0.0 else np.inf
+
+
+@njit(inline="always")
+def _plogp(share):
+    """``share * log(share)``, 0 at 0."""
+    return share * math.log(share) if share > 0.0 else 0.0
+
+
+@njit(inline="always")
+def rank_bounds(purity, k):
+    """Return bounds of the effective rank of k eigenvalue shares with this sum of squares.
+
+    At a given sum of squares, the entropy is least for m equal shares and one smaller, and largest for one share above
+    k - 1 equal ones (Harremoes and Topsoe 2001).
+    """
+    purity = min(max(purity, 1.0 / k), 1.0)
+    m = min(max(math.floor(1.0 / purity), 1.0), k - 1.0)
+    a = (1.0 + math.sqrt(max(0.0, 1.0 - (m + 1.0) * (1.0 - purity) / m))) / (m + 1.0)
+    low = math.exp(-m * _plogp(a) - _plogp(1.0 - m * a))
+    x = math.sqrt(max(0.0, (purity * k - 1.0) / (k - 1.0)))
+    high = math.exp(-_plogp((1.0 + (k - 1.0) * x) / k) - (k - 1.0) * _plogp((1.0 - x) / k))
+    return low - SLACK * k, high + SLACK * k
 
 
 @njit(inline="always")
 def _objective(rank, target, slope, slope_max):
     """The criterion J."""
-    # Between grid points a slope may exceed the largest slope on the grid: its flatness is then 0, not negative.
+    # Between grid points, a slope may exceed the largest slope on the grid. Its flatness is then 0, not negative.
     flatness = max(slope_max - slope, 0.0) / slope_max if slope_max > 0.0 else 0.0
     return abs(rank - target) / target + flatness
 
 
 @njit(inline="always")
 def _objective_bound(low, high, target, slope, slope_max):
-    """The least J that is possible with a rank between `low` and `high`."""
+    """The least possible J for a rank between `low` and `high`."""
     return _objective(min(max(target, low), high), target, slope, slope_max)
 
 
 @njit(inline="always")
 def _spread(pairs, k, lane, interleaved):
-    """Copy a node's pair distances into its lane of an array in which the same pair of all lanes lies side by side."""
+    """Copy a node's pair distances into its lane of the array `interleaved`."""
     for t in range(k * (k - 1) // 2):
         interleaved[t * LANES + lane] = pairs[t]
 
 
 @njit(inline="always")
 def _lane_kernels(interleaved, factors, k, A):
-    """Lower triangles of the lanes' kernels, from their pair distances and ``factors = -1 / (2 sigma^2)``."""
+    """Write the lower triangles of the lanes' kernels to A; ``factors = -1 / (2 sigma^2)``."""
     factor = load(factors, 0)
     one = splat(1.0)
     source = 0
@@ -69,7 +143,7 @@ def _lane_kernels(interleaved, factors, k, A):
 
 @njit(inline="always")
 def _least(values):
-    """The place of the least value, the first of equal ones."""
+    """Return the place of the first least value."""
     g = 0
     for h in range(1, values.shape[0]):
         if values[h] < values[g]:
@@ -79,9 +153,9 @@ def _least(values):
 
 @njit(inline="always")
 def _steepest(pairs, k, grid, everywhere, slopes, purities, state):
-    """The largest slope on a node's grid; with `everywhere`, all slopes are worked out.
+    """Return the largest slope on a node's grid; with `everywhere`, compute all slopes.
 
-    `slopes` holds bounds to begin with; where one does not exceed the largest slope found, the slope does not either.
+    `slopes` starts with upper bounds. Where a bound does not exceed the largest slope found, the slope is not computed.
     """
     largest = 0.0
     while True:
@@ -96,12 +170,12 @@ def _steepest(pairs, k, grid, everywhere, slopes, purities, state):
         largest = max(largest, slopes[h])
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes, purities, low, high, bounds, state):
-    """The unsolved grid point with the least bound on J, or -1 when none of them can win any more.
+    """Return the unsolved grid point with the least bound on J, or -1 if none of them can win.
 
-    Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller. Bounds
-    that rest on a guess are made firm as soon as their point would be next, and not before.
+    Solved points have an infinite bound. A point that only equals the best wins if its bandwidth is smaller. A point's
+    bounds are tightened only when it would be next.
     """
     while True:
         g = _least(bounds)
@@ -119,7 +193,7 @@ def next_grid_point(pairs, k, grid, target, slope_max, best, best_value, slopes,
         bounds[g] = _objective_bound(low[g], high[g], target, slopes[g], slope_max)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, objective, slope_max, solved):
     n_grid = grid.shape[1]
     A = np.empty(k * (k + 1) // 2 * LANES)
@@ -138,13 +212,13 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
     bounds = np.empty((LANES, n_grid))
     state = np.empty((LANES, n_grid), np.int64)
     upcoming = first
-    # Eight nodes are worked on at a time, one per lane. A node keeps its lane until its minimum is certain; then
-    # the next node takes the lane over, so that no lane waits for the slowest.
+    # Eight nodes are processed at a time, one per lane. A node keeps its lane until its minimum is certain. Then the
+    # next node takes the lane, so no lane waits for the slowest.
     while True:
         busy = False
         for lane in range(LANES):
             i = node[lane]
-            if i >= 0:  # what was just solved, and what that says of the other grid points
+            if i >= 0:  # record the rank just computed, which bounds those at the other grid points
                 g = point[lane]
                 solved[i] += 1
                 value = _objective(ranks[lane], targets[i], slopes[lane, g], slope_max[i])
@@ -210,16 +284,16 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
 
 
 def search_grid(pairs, grid, targets, k, prune):
-    """The grid point of least J for every node.
+    """Find the grid point of least J for every node.
 
     Parameters
     ----------
     pairs : (m, pair_count(k)) float64
-    grid : (m, n_grid) float64, each row rising
-    targets : (m,) float64, the rank wanted
+    grid : (m, n_grid) float64, each row ascending
+    targets : (m,) float64, the target ranks
     k : int, neighbours per node
     prune : bool
-        False solves every grid point: the same answer, more slowly.
+        False solves every grid point: the same result, but slower.
 
     Returns
     -------
@@ -231,11 +305,11 @@ def search_grid(pairs, grid, targets, k, prune):
     m = len(grid)
     choice, solved = np.zeros((2, m), np.int64)
     rank, slope, objective, slope_max = np.empty((4, m))
-    share_out(_search, m, pairs, grid, targets, k, prune, choice, rank, slope, objective, slope_max, solved)
+    run_ranges(_search, m, pairs, grid, targets, k, prune, choice, rank, slope, objective, slope_max, solved)
     return choice, rank, slope, objective, slope_max, solved
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _evaluate(first, last, pairs, sigma, k, rank, slope, condition):
     A = np.empty(k * (k + 1) // 2 * LANES)
     work = np.empty(WORK_PER_ROW * k)
@@ -261,24 +335,22 @@ def _evaluate(first, last, pairs, sigma, k, rank, slope, condition):
 
 
 def evaluate_at(pairs, sigma, k):
-    """Effective rank and slope of every node's kernel at its own bandwidth: two (m,) arrays.
-
-    `pairs` is (m, pair_count(k)), `sigma` (m,).
-    """
+    """Return effective rank and slope of every node's kernel, like :func:`evaluate_all_at`."""
     return evaluate_all_at(pairs, sigma, k)[:2]
 
 
 def evaluate_all_at(pairs, sigma, k):
-    """Effective rank, slope and condition number of every node's kernel at its own bandwidth: three (m,) arrays.
+    """Return effective rank, slope and condition number of every node's kernel at its bandwidth: three (m,) arrays.
 
-    The condition number is the largest eigenvalue over the least, and at most 1 over the spacing of numbers near 1.
+    `pairs` is (m, pair_count(k)), `sigma` is (m,). The condition number is the largest eigenvalue over the least, and
+    at most 1 over the machine epsilon.
     """
     rank, slope, condition = np.empty((3, len(sigma)))
-    share_out(_evaluate, len(sigma), pairs, sigma, k, rank, slope, condition)
+    run_ranges(_evaluate, len(sigma), pairs, sigma, k, rank, slope, condition)
     return rank, slope, condition
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective):
     A = np.empty(k * (k + 1) // 2 * LANES)
     work = np.empty(WORK_PER_ROW * k)
@@ -307,7 +379,7 @@ def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, s
                 if step < 2:
                     side[lane] = step
                 else:
-                    # Keep the part around the lower value. One of its two inner points is known already, so a round
+                    # Keep the part around the lower value. One of its two inner points is already solved, so a round
                     # costs one eigenproblem.
                     if value[0, lane] <= value[1, lane]:
                         right[lane] = position[1, lane]
@@ -339,7 +411,7 @@ def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, s
 
 
 def refine(pairs, low, high, targets, slope_max, k):
-    """Least J between two bandwidths, by golden sections of their logarithm.
+    """Find the least J between two bandwidths by golden-section search on the logarithm.
 
     Parameters
     ----------
@@ -350,11 +422,11 @@ def refine(pairs, low, high, targets, slope_max, k):
     sigma, rank, slope, objective : (m,) float64
     """
     sigma, rank, slope, objective = np.empty((4, len(low)))
-    share_out(_refine, len(low), pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective)
+    run_ranges(_refine, len(low), pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective)
     return sigma, rank, slope, objective
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _slopes(first, last, pairs, grid, k, out):
     for i in range(first, last):
         out[i] = 0.0
@@ -363,7 +435,7 @@ def _slopes(first, last, pairs, grid, k, out):
 
 
 def grid_slopes(pairs, grid, k):
-    """The largest slope over each node's grid: (m,) float64."""
+    """Return the largest slope (m,) over each node's grid."""
     out = np.empty(len(grid))
-    share_out(_slopes, len(grid), pairs, grid, k, out)
+    run_ranges(_slopes, len(grid), pairs, grid, k, out)
     return out

@@ -5,37 +5,38 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from asbc.kernels.compiled import kernel
 from asbc.kernels.lanes import (
     HALF,
     LANES,
-    fetch,
     lane_sum,
     load,
     load_half,
     load_row,
+    prefetch,
     splat,
     splat_half,
     store_apart,
 )
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 
 CACHE_LINE_BYTES = 64
-PADDING = 1e300  # squared distance in place of a pair that does not exist: at any bandwidth its kernel value is 0
+PADDING = 1e300  # squared distance of padding; its kernel value is 0 at any bandwidth
 
 
 def padded(length: int) -> int:
-    """The length of a flat array that holds `length` numbers in whole groups of lanes."""
+    """Round `length` up to whole groups of lanes."""
     return (length + LANES - 1) // LANES * LANES
 
 
 def pair_count(k: int) -> int:
-    """Entries per node in the arrays of :func:`neighborhood_distances`: the pairs of k neighbours, and padding."""
+    """Return the number of entries per node of :func:`neighborhood_distances`: pairs of k neighbours, and padding."""
     return padded(k * (k - 1) // 2)
 
 
 @njit(inline="always")
 def _squared_distance(x, y, width):
-    """Squared distance between two flat arrays whose length `width` is a multiple of LANES."""
+    """Squared distance of two flat arrays whose length `width` is a multiple of LANES."""
     total = splat(0.0)
     for t in range(0, width, LANES):
         difference = load(x, t) - load(y, t)
@@ -45,10 +46,10 @@ def _squared_distance(x, y, width):
 
 @njit(inline="always")
 def _six_distances(buffer, upper, left, width, sums):
-    """Add to `sums` (3, 2) the sums of squared differences of three rows and two, each `width` numbers long.
+    """Add the squared distances of three rows and two others, each `width` numbers long, to `sums` (3, 2).
 
-    Each number loaded serves two or three sums. Six of them, by four lanes, and what they are made of stay in the 16
-    registers of AVX2; a seventh would have to wait for memory in every step.
+    Each loaded number is used for two or three sums. Six sums of four lanes and their terms fit into the 16 registers
+    of AVX2.
     """
     a = splat_half(0.0)
     b = splat_half(0.0)
@@ -82,15 +83,15 @@ def _six_distances(buffer, upper, left, width, sums):
     sums[2, 1] += lane_sum(f)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _neighborhoods(first, last, X, indices, width, out):
     k = indices.shape[1]
     d = X.shape[1]
     line = CACHE_LINE_BYTES // X.itemsize  # numbers per cache line
     whole = d // LANES * LANES  # numbers in whole groups of lanes
-    # Rows are taken three at a time, so there are up to two more than k, of zeros; what is worked out for them is not
-    # kept. The lower four lanes of all rows lie together, then the upper four: half of the rows is nearer to what fits
-    # into the first cache, and the sum over eight lanes is that over the lower four plus that over the upper four.
+    # Rows are taken three at a time, so there are up to two extra rows of zeros. The lower four lanes of all rows are
+    # stored first, then the upper four: half of the data fits better into the first-level cache. The sum over eight
+    # lanes is the sum over the lower four plus the sum over the upper four.
     rows = (k + 2) // 3 * 3
     half = width // 2
     upper = rows * half
@@ -106,12 +107,11 @@ def _neighborhoods(first, last, X, indices, width, out):
                 lane = t - whole
                 buffer[lane // HALF * upper + r * half + whole // 2 + lane % HALF] = X[source, t]
         for r in range(0, k, 3):
-            # The neighbours' rows lie scattered in memory. Asking for those of the next node now lets them arrive
-            # while this node is worked on.
+            # The neighbours' rows are scattered in memory, so prefetch those of the next node.
             if i + 1 < last:
                 for ahead in range(r, min(r + 3, k)):
                     for t in range(0, d, line):
-                        fetch(X, indices[i + 1, ahead], t)
+                        prefetch(X, indices[i + 1, ahead], t)
             for c in range(0, r + 2, 2):
                 sums[:] = 0.0
                 _six_distances(buffer, r * half, c * half, half, sums)
@@ -124,7 +124,7 @@ def _neighborhoods(first, last, X, indices, width, out):
 
 
 def neighborhood_distances(X, indices):
-    """Squared distances among the neighbours of each node.
+    """Return the squared distances among the neighbours of each node.
 
     Parameters
     ----------
@@ -133,16 +133,16 @@ def neighborhood_distances(X, indices):
 
     Returns
     -------
-    (m, pair_count(k)) float64. Entry ``r (r - 1) / 2 + c`` of a row belongs to neighbours r > c; the entries at the
-    end that belong to no pair are `PADDING`.
+    (m, pair_count(k)) float64. Entry ``r (r - 1) / 2 + c`` of a row belongs to neighbours r > c. Later entries
+    are `PADDING`.
     """
     m, k = indices.shape
     out = np.empty((m, pair_count(k)))
-    share_out(_neighborhoods, m, X, indices, padded(X.shape[1]), out)
+    run_ranges(_neighborhoods, m, X, indices, padded(X.shape[1]), out)
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _listed(first, last, X, Q, candidates, order, out):
     d = X.shape[1]
     whole = d // LANES * LANES  # numbers in whole groups of lanes; those that are left go through a buffer
@@ -154,7 +154,7 @@ def _listed(first, last, X, Q, candidates, order, out):
         for t in range(d):
             x[t] = Q[i, t]
         for start in range(0, candidates.shape[1], 4):
-            # Four at a time, so that one does not wait for the sum of another.
+            # Four independent sums at a time, so that an addition does not wait for the previous one.
             for j in range(4):
                 source[j] = max(0, candidates[i, min(start + j, candidates.shape[1] - 1)])
                 for t in range(whole, d):
@@ -194,27 +194,22 @@ def _listed(first, last, X, Q, candidates, order, out):
 
 
 def listed_distances(X, Q, candidates, order=None):
-    """Squared distances from each query to its listed rows of X.
+    """Return the squared distances (m, c) from each query to its listed rows of X.
 
     Parameters
     ----------
     X : (n, d), Q : (m, d) float32 or float64
     candidates : (m, c) integers; a negative one gives infinity
     order : (m,) int64 or None, default=None
-        All queries, in the order in which they are worked on: where one has candidates in common with the next, those
-        are still in the cache.
-
-    Returns
-    -------
-    (m, c) float64
+        The order in which queries are processed. Candidates shared by consecutive queries stay in the cache.
     """
     out = np.empty(candidates.shape)
     order = np.arange(len(candidates)) if order is None else order
-    share_out(_listed, len(candidates), X, Q, candidates, order, out)
+    run_ranges(_listed, len(candidates), X, Q, candidates, order, out)
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _all(first, last, X, q, width, out):
     d = X.shape[1]
     x = np.zeros(width)
@@ -228,10 +223,10 @@ def _all(first, last, X, q, width, out):
 
 
 def all_distances(X, q):
-    """Squared distances (n,) from one query ``q`` (d,) to every row of ``X`` (n, d).
+    """Return the squared distances (n,) from one query ``q`` (d,) to every row of ``X`` (n, d).
 
-    The additions are done in the order of :func:`listed_distances`, so both give the same distance to the last bit.
+    The result has the same bits as that of :func:`listed_distances`.
     """
     out = np.empty(len(X))
-    share_out(_all, len(X), X, q, padded(X.shape[1]), out)
+    run_ranges(_all, len(X), X, q, padded(X.shape[1]), out)
     return out

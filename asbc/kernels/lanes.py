@@ -1,9 +1,8 @@
-"""Eight doubles, or sixteen singles, side by side: a vector value for compiled code.
+"""SIMD vectors in compiled code: eight doubles or sixteen singles, with the usual operators.
 
-LLVM's automatic vectoriser gives up on loops over many small arrays, because it cannot prove that they do not overlap.
-Code written with explicit lanes needs no such proof. ``load`` and ``store`` move lanes between a flat, contiguous array
-and a register: :data:`LANES` of them from float64, :data:`SINGLES` from float32. Arithmetic is written with the usual
-operators, and every lane is computed by the same instructions, so a lane's result does not depend on its neighbours.
+LLVM does not vectorise loops over many small arrays, because it cannot prove that they do not overlap. Explicit lanes
+need no such proof. ``load`` and ``store`` move lanes between a flat, contiguous array and a register: :data:`LANES` of
+them from float64, :data:`SINGLES` from float32. A lane's result does not depend on the other lanes.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.core.typing.templates import signature as typing_signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 8  # doubles side by side: 64 bytes, one cache line and one register of AVX-512
-SINGLES = 16  # singles side by side: the same 64 bytes, so a loop that waits for memory does twice the work
-HALF = 4  # lanes of half the width: one register of AVX2, where a loop needs more of them than eight lanes leave
-_FUSE = ("contract",)  # lets LLVM turn a product and a sum into one fused instruction
+LANES = 8  # doubles: 64 bytes, one cache line and one AVX-512 register
+SINGLES = 16  # singles: 64 bytes
+HALF = 4  # doubles: one AVX2 register, for loops that need many registers
+_FUSE = ("contract",)  # allows LLVM to fuse a product and a sum
 
 
 class LanesType(types.Type):
-    """The compile-time type of a vector value of so many lanes, each a `number`: float64 or float32."""
+    """The numba type of a vector of `width` lanes of float64 or float32."""
 
     def __init__(self, width: int, number: types.Float = types.float64) -> None:
         self.width = width
@@ -35,7 +34,7 @@ class LanesType(types.Type):
 
     @property
     def vector(self) -> ir.VectorType:
-        """The same for LLVM."""
+        """The LLVM type."""
         return ir.VectorType(ir.DoubleType() if self.number == types.float64 else ir.FloatType(), self.width)
 
 
@@ -52,12 +51,12 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _like(value, number: float) -> ir.Constant:
-    """The number in as many lanes as `value` has."""
+    """The number in every lane of a vector like `value`."""
     return ir.Constant(value.type, [ir.Constant(value.type.element, number)] * value.type.count)
 
 
-def spread(builder, kind, value):
-    """A number in every lane of a vector of this kind."""
+def broadcast(builder, kind, value):
+    """The number `value` in every lane of a vector of this kind."""
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
@@ -72,7 +71,7 @@ def _call(builder, name: str, args):
 
 def _check_flat(array_type, number) -> None:
     if array_type.ndim != 1 or array_type.layout != "C" or array_type.dtype != number:
-        raise TypingError(f"lanes of {number} live in flat, contiguous {number} arrays, not in {array_type}")
+        raise TypingError(f"lanes of {number} need flat, contiguous {number} arrays, not {array_type}")
 
 
 def _address(context, builder, array_type, array, offset, kind):
@@ -82,7 +81,7 @@ def _address(context, builder, array_type, array, offset, kind):
 
 @intrinsic
 def load(typingctx, array, offset):
-    """Lanes ``array[offset : offset + LANES]``; of an array of singles, SINGLES of them."""
+    """Load ``array[offset : offset + LANES]``; SINGLES numbers from a float32 array."""
     kind = singles_type if array.dtype == types.float32 else lanes_type
     _check_flat(array, kind.number)
 
@@ -95,7 +94,7 @@ def load(typingctx, array, offset):
 
 @intrinsic
 def load_half(typingctx, array, offset):
-    """Half as many lanes, ``array[offset : offset + HALF]``."""
+    """Load ``array[offset : offset + HALF]``."""
     _check_flat(array, types.float64)
 
     def codegen(context, builder, signature, args):
@@ -104,27 +103,31 @@ def load_half(typingctx, array, offset):
     return half_type(array, types.intp), codegen
 
 
+def row_address(context, builder, matrix_type, matrix, row, column):
+    """The address of ``matrix[row, column]`` of a C-ordered matrix."""
+    if matrix_type.ndim != 2 or matrix_type.layout != "C":
+        raise TypingError(f"rows need C-ordered matrices, not {matrix_type}")
+    view = context.make_array(matrix_type)(context, builder, matrix)
+    width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
+    return builder.gep(view.data, [builder.add(builder.mul(row, width), column)])
+
+
 @intrinsic
 def load_row(typingctx, matrix, row, column):
-    """Lanes ``matrix[row, column : column + LANES]`` of a C-ordered matrix of singles or doubles."""
+    """Load ``matrix[row, column : column + LANES]`` of a C-ordered matrix of singles or doubles, as doubles."""
 
     def codegen(context, builder, signature, args):
-        matrix_type = signature.args[0]
-        if matrix_type.ndim != 2 or matrix_type.layout != "C":
-            raise TypingError(f"rows are loaded from C-ordered matrices, not from {matrix_type}")
-        view = context.make_array(matrix_type)(context, builder, args[0])
-        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
-        place = builder.add(builder.mul(args[1], width), args[2])
-        numbers = ir.VectorType(context.get_value_type(matrix_type.dtype), LANES)
-        values = builder.load(builder.bitcast(builder.gep(view.data, [place]), numbers.as_pointer()), align=4)
-        return values if matrix_type.dtype == types.float64 else builder.fpext(values, _DOUBLES)
+        address = row_address(context, builder, signature.args[0], *args)
+        numbers = ir.VectorType(address.type.pointee, LANES)
+        values = builder.load(builder.bitcast(address, numbers.as_pointer()), align=4)
+        return values if numbers == _DOUBLES else builder.fpext(values, _DOUBLES)
 
     return lanes_type(matrix, types.intp, types.intp), codegen
 
 
 @intrinsic
 def store(typingctx, array, offset, value):
-    """Write lanes, however many, to `array` from `offset` on."""
+    """Write lanes to `array` from `offset` on."""
     _check_flat(array, value.number)
 
     def codegen(context, builder, signature, args):
@@ -137,7 +140,7 @@ def store(typingctx, array, offset, value):
 
 @intrinsic
 def store_apart(typingctx, array, low, high, value):
-    """Write the first half of the lanes to `array` from `low` on, the second from `high` on."""
+    """Write the first half of the lanes to `array` from `low` on, the second half from `high` on."""
     _check_flat(array, types.float64)
 
     def codegen(context, builder, signature, args):
@@ -151,21 +154,16 @@ def store_apart(typingctx, array, low, high, value):
 
 
 @intrinsic
-def fetch(typingctx, array, row, column):
-    """Ask the processor to bring ``array[row, column]`` of a C-ordered array into its cache; changes no value."""
+def prefetch(typingctx, array, row, column):
+    """Prefetch ``array[row, column]`` of a C-ordered array into the cache."""
 
     def codegen(context, builder, signature, args):
-        array_type = signature.args[0]
-        if array_type.ndim != 2 or array_type.layout != "C":
-            raise TypingError(f"rows are fetched from C-ordered matrices, not from {array_type}")
-        view = context.make_array(array_type)(context, builder, args[0])
-        width = cgutils.unpack_tuple(builder, view.shape, 2)[1]
-        place = builder.add(builder.mul(args[1], width), args[2])
+        address = row_address(context, builder, signature.args[0], *args)
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
         reading, keep, data = word(0), word(3), word(1)
-        builder.call(function, [builder.bitcast(builder.gep(view.data, [place]), byte), reading, keep, data])
+        builder.call(function, [builder.bitcast(address, byte), reading, keep, data])
         return context.get_dummy_value()
 
     return types.void(array, types.intp, types.intp), codegen
@@ -173,28 +171,28 @@ def fetch(typingctx, array, row, column):
 
 @intrinsic
 def splat(typingctx, value):
-    """The same number in every lane; a single makes SINGLES of them."""
+    """The same number in every lane; SINGLES lanes for a float32."""
     kind = singles_type if value == types.float32 else lanes_type
 
     def codegen(context, builder, signature, args):
-        return spread(builder, kind.vector, args[0])
+        return broadcast(builder, kind.vector, args[0])
 
     return kind(kind.number), codegen
 
 
 @intrinsic
 def splat_half(typingctx, value):
-    """The same number in every lane of half as many."""
+    """The same number in HALF lanes."""
 
     def codegen(context, builder, signature, args):
-        return spread(builder, _HALVES, args[0])
+        return broadcast(builder, _HALVES, args[0])
 
     return half_type(types.float64), codegen
 
 
 @intrinsic
 def lane_sum(typingctx, value):
-    """The sum over lanes, always in the same order; that of eight is the sum of those of its halves."""
+    """The sum over lanes in a fixed order; the sum of eight is the sum of the two halves' sums."""
 
     def codegen(context, builder, signature, args):
         parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
@@ -230,7 +228,7 @@ def sqrt(typingctx, value):
 
 
 @intrinsic
-def farthest(typingctx, value, other):
+def larger_magnitude(typingctx, value, other):
     """The larger of ``value`` and ``|other|``, lane by lane."""
 
     def codegen(context, builder, signature, args):
@@ -250,8 +248,8 @@ def where_positive(typingctx, test, yes, no):
 
 
 @intrinsic
-def share_of(typingctx, part, whole):
-    """``part / whole`` lane by lane; 0 where the whole is not above 0."""
+def safe_ratio(typingctx, part, whole):
+    """``part / whole`` lane by lane; 0 where the whole is not positive."""
 
     def codegen(context, builder, signature, args):
         positive = builder.fcmp_ordered(">", args[1], _like(args[1], 0.0))
@@ -313,12 +311,12 @@ def any_positive(typingctx, test):
     return types.boolean(test), codegen
 
 
-# exp(r) on |r| <= ln(2)/2 by its Taylor series; thirteen terms leave less than 2**-56 of it out.
+# exp(r) on |r| <= ln(2)/2 by its Taylor series; the remainder after thirteen terms is below 2**-56.
 _TAYLOR = [1.0]
 for _i in range(1, 14):
     _TAYLOR.append(_TAYLOR[-1] / _i)
 _LOG2_E = float(np.log2(np.e))
-# ln 2 as a sum of two numbers. The first ends in so many zero bits that its product with a whole number is exact.
+# ln 2 as a sum of two numbers. The first ends in zero bits, so that its product with n is exact.
 _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 
@@ -336,8 +334,8 @@ def exp(typingctx, value):
         series = _like(args[0], _TAYLOR[-1])
         for term in reversed(_TAYLOR[:-1]):
             series = builder.fadd(builder.fmul(series, r, flags=_FUSE), _like(args[0], term), flags=_FUSE)
-        # Adding 1.5 * 2**52 leaves the whole number n in the low bits of the double, from where it is shifted into
-        # the exponent of a double that is 2**n.
+        # Adding 1.5 * 2**52 leaves the whole number n in the low bits of the double. Shifting it into the exponent
+        # gives 2**n.
         shifted = builder.bitcast(builder.fadd(n, _like(args[0], 6755399441055744.0)), longs)
         power = builder.shl(
             builder.add(shifted, ir.Constant(longs, [1023] * longs.count)), ir.Constant(longs, [52] * longs.count)
@@ -350,9 +348,9 @@ def exp(typingctx, value):
 
 
 def _define_operator(symbol, name: str, flags=()) -> None:
-    """Let `symbol`, such as ``operator.add``, mean the instruction `name` between lanes.
+    """Define `symbol`, such as ``operator.add``, between lanes as the instruction `name`.
 
-    Typed and lowered directly, because an ``overload`` is a function that numba compiles, and calls, at every use.
+    Typed and lowered directly, because numba would compile an ``overload`` at every use.
     """
 
     @infer_global(symbol)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from asbc.kernels.compiled import kernel
 from asbc.kernels.lanes import LANES, gather, load, smaller, splat, sqrt, store, where_less
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 
 
 @njit(inline="always")
 def _mix(state):
-    """One step of the SplitMix64 generator: the next state, and 64 well-mixed bits."""
+    """One step of the SplitMix64 generator: return the next state and 64 random bits."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     z = state
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -19,9 +20,9 @@ def _mix(state):
     return state, z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True)
+@kernel
 def shuffle(seed, node, repetition, order):
-    """Fill `order` with a permutation that depends on nothing but the three numbers."""
+    """Fill `order` with a permutation that depends only on the three numbers."""
     state = np.uint64(seed)
     state, bits = _mix(state)
     state, bits = _mix(bits ^ np.uint64(node))
@@ -30,17 +31,17 @@ def shuffle(seed, node, repetition, order):
         order[i] = i
     for i in range(order.shape[0] - 1, 0, -1):
         state, bits = _mix(state)
-        # 32 random bits scaled to 0..i. No probability is off from that of a fair draw by more than k / 2**32.
+        # Scale 32 random bits to 0..i. Probabilities differ from a fair draw by at most k / 2**32.
         j = np.int64(((bits >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
         order[i], order[j] = order[j], order[i]
 
 
 @njit(inline="always")
 def _tree_lengths(squared, starts, k, orders, size, waiting, reach, place, length):
-    """Lengths of the minimum spanning trees of the first `size` points of each lane's order, by Prim's algorithm.
+    """Compute the length of the minimum spanning tree of the first `size` points of each lane's order.
 
-    Lane t's squared distances are the (k, k) numbers of `squared` from ``starts[t]`` on. Of `waiting` and `reach`,
-    row i holds one point per lane that is not in its tree yet, and its squared distance to the tree.
+    Prim's algorithm. Lane t's squared distances are the (k, k) numbers of `squared` from ``starts[t]`` on. Row i of
+    `waiting` and `reach` holds, per lane, a point that is not in the tree yet and its squared distance to the tree.
     """
     rows = np.empty(LANES, np.int64)
     for i in range(1, size):
@@ -69,10 +70,10 @@ def _tree_lengths(squared, starts, k, orders, size, waiting, reach, place, lengt
     store(length, 0, total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _trees(first, last, pairs, k, sizes, seed, nodes, out):
-    # Eight trees are worked on at a time, one per lane: those of a node's permutations one after another, then those of
-    # the next node. `squared` has room for the distances of all nodes that eight trees in a row can belong to.
+    # Eight trees are processed at a time, one per lane, in the order of nodes and then permutations. `squared` has room
+    # for the distances of all nodes that eight consecutive trees can belong to.
     n_rep = out.shape[1]
     held = (LANES + n_rep - 2) // n_rep + 1
     squared = np.zeros(held * k * k)
@@ -109,9 +110,9 @@ def _trees(first, last, pairs, k, sizes, seed, nodes, out):
 
 
 def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
-    """Mean edge length of the tree on each of several nested subsets, for every node and permutation.
+    """Return the mean edge length of the tree on each of several nested subsets, for every node and permutation.
 
-    The subset of size s is the first s neighbours of a random permutation, so that smaller subsets lie in larger ones.
+    The subset of size s holds the first s neighbours of a random permutation.
 
     Parameters
     ----------
@@ -128,5 +129,5 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
     (m, n_rep, s) float64
     """
     out = np.empty((len(pairs), n_rep, len(sizes)))
-    share_out(_trees, len(pairs), pairs, k, sizes, seed, nodes, out)
+    run_ranges(_trees, len(pairs), pairs, k, sizes, seed, nodes, out)
     return out

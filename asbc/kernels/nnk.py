@@ -1,12 +1,12 @@
 """Non-negative kernel regression: ``argmin_{w >= 0} w'Kw / 2 - b'w`` for every node, exactly.
 
 Lawson and Hanson's active set method: neighbours enter one at a time, and leave when their weight would turn negative.
-The Cholesky factor of the kernel among those present grows by one row when a neighbour enters; when one leaves, the
-rows from its place on are worked out again.
+The Cholesky factor of the kernel among the members grows by one row when a neighbour enters. When one leaves, the rows
+from its place on are computed again.
 
-Where nearly all neighbours keep a weight, that is a long way from none. So where the kernel tells many of them apart,
-all are tried first, and those with a negative weight left out; where few are, what is left is nearly always the
-solution, and otherwise a good beginning.
+If most neighbours keep a weight, entering one by one takes long. So where the kernel is far from singular, the solver
+starts with all neighbours and drops those with a negative weight. The result is nearly always the solution, and
+otherwise a good start.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ import math
 import numpy as np
 from numba import njit
 
+from asbc.kernels.compiled import kernel
 from asbc.kernels.lanes import HALF, LANES, exp, lane_sum, load, load_half, splat, splat_half, store
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 
-# A neighbour enters while its gradient is below -_TOLERANCE max(b). That is a hundred times stricter than the 1e-8 to
-# which the solution is promised. It is relative to b, so that a narrow kernel, whose values are tiny, keeps weights.
+# A neighbour enters while its gradient is below -_TOLERANCE max(b): a hundred times stricter than the documented 1e-8,
+# and relative to b, so that narrow kernels with tiny values keep weights.
 _TOLERANCE = 1e-10
-# The least pivot (squared diagonal entry of the Cholesky factor) of a neighbour that may enter. One below it is, up to
-# rounding, a combination of those present, for example a duplicate of one, and cannot improve the fit. The gradient
-# that it is left with is at most the square root of this number. On sets full of near duplicates the largest
-# was 5e-9; with 1e-14 in its place it was 1.5e-8, more than is promised.
+# The least pivot (squared diagonal entry of the Cholesky factor) of a neighbour that may enter. Below it, the neighbour
+# is a combination of the members up to rounding, for example a duplicate, and cannot improve the fit. Its remaining
+# gradient is at most the square root of this number. On sets full of near duplicates the largest was 5e-9; with a
+# limit of 1e-14 it was 1.5e-8, above the documented 1e-8.
 _DEPENDENT = 1e-15
-# The least pivot at which solving for many neighbours at once is as good as letting them enter one by one. Below it the
-# weights depend on rounding, and on which of two near duplicates came first: then they enter one by one.
+# The least pivot at which solving for many neighbours at once is as accurate as entering one by one. Below it, weights
+# depend on rounding and on which of two near duplicates came first, so neighbours enter one by one.
 _INDEPENDENT = 1e-4
-# All neighbours are tried at once where k^2 over the sum of the kernel's squared entries is at least this share of k.
-# That number is k where no two neighbours are alike, and 1 where all are. Below it, so few keep a weight that letting
-# them enter one by one is quicker, as measured on sentences, digits and made-up sets at three bandwidths.
-_TOLD_APART = 0.3
-_OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; one that was refused may not enter until another has
+# The solver starts with all neighbours if k^2 over the sum of the kernel's squared entries is at least this share of k.
+# That number is k if all neighbours are distinct, and 1 if all are equal. Below it, entering one by one was faster on
+# sentences, digits and synthetic sets at three bandwidths.
+_DISTINCT_SHARE = 0.3
+_OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; a refused one may enter only after another has
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _factor_row(K, b, factor, half, members, row):
     """Append row `row` of the Cholesky factor of ``K[members][:, members]``, and of ``half = factor^-1 b[members]``.
 
@@ -74,21 +75,21 @@ def _solve(factor, half, count, solution):
 
 @njit(inline="always")
 def row_width(count):
-    """How long a row of `count` numbers and one more is, in whole groups of four lanes."""
+    """Return the length of a row of ``count + 1`` numbers, padded to whole groups of four lanes."""
     return (count + HALF) // HALF * HALF
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@kernel(inline="always")
 def _solve_together(rows, count, solution):
-    """Weights of `count` neighbours without the sign constraint; False if they are too close to being dependent.
+    """Solve for `count` neighbours without the sign constraint; return False if they are nearly dependent.
 
     Parameters
     ----------
     rows : flat float64, overwritten
-        The upper triangle of the kernel among them, and beside it as one more column the kernel to the node. Each row
-        is ``row_width(count)`` numbers long; those beyond are zeros, those below the diagonal anything finite.
+        The upper triangle of the kernel among them, and the kernel to the node as one more column. Each row is
+        ``row_width(count)`` numbers long and padded with zeros. Numbers below the diagonal may be anything finite.
     count : int
-    solution : (row_width(count),) float64, where the result is written, and zeros beyond
+    solution : (row_width(count),) float64, the result, padded with zeros
     """
     width = row_width(count)
     for c in range(count):
@@ -106,7 +107,7 @@ def _solve_together(rows, count, solution):
     for t in range(0, width, HALF):
         store(solution, t, splat_half(0.0))
     for r in range(count - 1, -1, -1):
-        # What is not solved for yet is still zero, and so is the number beside the last column.
+        # Entries that are not solved yet are zero, and so is the padding.
         total = splat_half(0.0)
         for t in range((r + 1) // HALF * HALF, width, HALF):
             total = total + load_half(rows, r * width + t) * load_half(solution, t)
@@ -114,20 +115,20 @@ def _solve_together(rows, count, solution):
     return True
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@kernel(inline="always")
 def start_with_all(K, b, squares, rows, members, solution, weights):
-    """Try all neighbours at once, and leave those out whose weight is negative, or nothing, until none is.
+    """Solve for all neighbours at once, drop those without a positive weight, and repeat.
 
-    What is left goes to `weights` (k,): zeros, if the kernel tells few of them apart, or if they are too close to being
-    dependent. K and b are as in `solve_exactly`, and `squares` is the sum of the squared entries of K;
-    `rows` (k * row_width(k),), `members` (k,) and `solution` (row_width(k),) are scratch.
+    Writes the result to `weights` (k,), or zeros if the neighbours are nearly dependent. K and b are as in
+    :func:`solve_exactly`; `squares` is the sum of the squared entries of K; `rows` (k * row_width(k),), `members` (k,)
+    and `solution` (row_width(k),) are scratch.
     """
     k = b.shape[0]
     tolerance = 0.0
     for j in range(k):
         weights[j] = 0.0
         tolerance = max(tolerance, _TOLERANCE * b[j])
-    if k < _TOLD_APART * squares:
+    if k < _DISTINCT_SHARE * squares:
         return
     count = np.int64(k)
     for j in range(k):
@@ -156,11 +157,11 @@ def start_with_all(K, b, squares, rows, members, solution, weights):
         weights[members[c]] = solution[c]
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@kernel(inline="always")
 def solve_exactly(K, b, weights):
     """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,).
 
-    `weights` holds where to begin: the solution without the sign constraint for some neighbours, all of them positive,
+    `weights` holds the start: positive weights that solve the problem without the sign constraint for some neighbours,
     and zeros for the others.
     """
     k = b.shape[0]
@@ -176,7 +177,7 @@ def solve_exactly(K, b, weights):
         state[j] = _OUTSIDE
         gradient[j] = -b[j]
         tolerance = max(tolerance, _TOLERANCE * b[j])
-    count = np.int64(0)  # a bare 0 would have numba compile the functions below for that constant too
+    count = np.int64(0)  # with a literal 0, numba would compile the functions below for that constant, too
     for row in range(k):
         if weights[row] > 0.0:
             members[count] = row
@@ -186,8 +187,8 @@ def solve_exactly(K, b, weights):
             for j in range(k):
                 gradient[j] += K[row, j] * weights[row]
     factored = np.int64(0)
-    # Every round lowers the objective, so no set of members comes twice and the loop ends. The limit on rounds is
-    # there only in case rounding errors break that argument.
+    # Every round lowers the objective, so no set of members occurs twice and the loop ends. The limit guards against
+    # rounding errors.
     for _ in range(20 * k):
         entering = -1
         steepest = -tolerance
@@ -210,8 +211,7 @@ def solve_exactly(K, b, weights):
         count += 1
         _solve(factor, half, count, solution)
         if solution[count - 1] <= 0.0:
-            # Only rounding can bring us here: in exact arithmetic a neighbour with a negative gradient enters with a
-            # positive weight.
+            # Only due to rounding: in exact arithmetic, a neighbour with a negative gradient gets a positive weight.
             count -= 1
             state[entering] = _REFUSED
             continue
@@ -219,7 +219,7 @@ def solve_exactly(K, b, weights):
             if state[j] == _REFUSED:
                 state[j] = _OUTSIDE
         while True:
-            # Walk towards the solution as far as no weight turns negative; the one that stops the walk leaves.
+            # Move towards the solution until the first weight reaches zero; that neighbour leaves.
             step = 1.0
             stopper = -1
             for c in range(count):
@@ -240,7 +240,7 @@ def solve_exactly(K, b, weights):
                     current[kept] = moved
                     kept += 1
             count = kept
-            # The rows that stay were independent and still are, but rounding may say otherwise: then the row goes too.
+            # The remaining rows are independent; a row that rounding makes dependent leaves, too.
             row = first_lost
             while row < count:
                 if _factor_row(K, b, factor, half, members, row):
@@ -262,18 +262,18 @@ def solve_exactly(K, b, weights):
             row = members[c]
             weight = current[c]
             for j in range(k):
-                gradient[j] += K[row, j] * weight  # K is symmetric, and its rows, unlike its columns, are contiguous
+                gradient[j] += K[row, j] * weight  # K is symmetric, and its rows are contiguous
     for j in range(k):
         weights[j] = 0.0
     for c in range(count):
         weights[members[c]] = current[c]
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@kernel(inline="always")
 def solve_by_dropping(K, b, weights):
-    """The common approximation: solve without the sign constraint, drop what is negative, repeat.
+    """Solve without the sign constraint, drop negative weights, and repeat: the approximation of PyNNK.
 
-    It differs from the optimum because a neighbour that was dropped never comes back. Arguments as `solve_exactly`.
+    It can miss the optimum because a dropped neighbour never comes back. Arguments as in :func:`solve_exactly`.
     """
     k = b.shape[0]
     factor = np.empty((k, k))
@@ -307,10 +307,9 @@ def solve_by_dropping(K, b, weights):
 
 @njit(inline="always")
 def _fill(pairs, squared, sigma, i, kernel, K, b):
-    """Fill in the kernel among the neighbours of node i, and between them and the node; `kernel` is scratch space.
+    """Write the kernel among the neighbours of node i to K and that to the node to b; `kernel` is scratch space.
 
-    Returns the sum of the squared entries of K. It is summed up here, in lanes: one entry after the other, each sum
-    would wait for the one before, which takes longer than all the rest of this function.
+    Returns the sum of the squared entries of K, which is fastest to compute here, in lanes.
     """
     scale = -0.5 / (sigma[i] * sigma[i])
     factor = splat(scale)
@@ -346,7 +345,7 @@ def _add_nearest(b, k_min, weights):
             present += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
     k = squared.shape[1]
     K = np.empty((k, k))
@@ -365,7 +364,7 @@ def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
         _add_nearest(b, k_min, weights)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rows_by_dropping(first, last, pairs, squared, sigma, k_min, out):
     k = squared.shape[1]
     K = np.empty((k, k))
@@ -379,22 +378,18 @@ def _rows_by_dropping(first, last, pairs, squared, sigma, k_min, out):
 
 
 def nnk_rows(pairs, squared, sigma, k_min, exact):
-    """Weights of every node's neighbours.
+    """Return the NNK weights (m, k) of every node's neighbours.
 
     Parameters
     ----------
     pairs : (m, pair_count(k)) float64, squared distances among the neighbours
-    squared : (m, k) float64, squared distances from node to neighbours, rising
+    squared : (m, k) float64, squared distances from node to neighbours, ascending
     sigma : (m,) float64
     k_min : int
         Rows with fewer positive weights than this get their nearest neighbours too, with the kernel as weight.
     exact : bool
         True for :func:`solve_exactly`, False for :func:`solve_by_dropping`.
-
-    Returns
-    -------
-    (m, k) float64
     """
     out = np.empty(squared.shape)
-    share_out(_rows_exactly if exact else _rows_by_dropping, len(out), pairs, squared, sigma, k_min, out)
+    run_ranges(_rows_exactly if exact else _rows_by_dropping, len(out), pairs, squared, sigma, k_min, out)
     return out

@@ -1,4 +1,4 @@
-"""Bandwidths at which a row of Gaussian weights has a wanted effective number of neighbours."""
+"""Bandwidths at which a row of Gaussian weights has a given effective number of neighbours."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import math
 import numpy as np
 from numba import njit
 
+from asbc.kernels.compiled import kernel
 from asbc.kernels.distances import PADDING, padded
 from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat
-from asbc.kernels.threads import share_out
+from asbc.kernels.threads import run_ranges
 
-_HALVINGS = 60  # of the interval that is searched; after about 52 its ends are neighbouring numbers, and it stops
+_HALVINGS = 60  # the most steps of a bisection; it ends after about 52, when no number lies between the ends
 
 
 @njit(inline="always")
 def _fill(squared, gaps):
-    """How much larger each squared distance of a row (k,) is than the least one, in whole lanes."""
+    """Subtract the least squared distance of a row (k,) from each; `gaps` is padded to whole lanes."""
     for j in range(squared.shape[0]):
         gaps[j] = squared[j] - squared[0]
 
@@ -28,8 +29,8 @@ def _effective(gaps, sigma):
     mass = splat(0.0)
     moment = splat(0.0)
     for j in range(0, gaps.shape[0], LANES):
-        # Taking the least squared distance off multiplies all weights by one number, which normalising cancels; the
-        # nearest neighbour then has weight 1, and the weights cannot all underflow.
+        # Subtracting the least squared distance multiplies all weights by one factor, which normalisation cancels. The
+        # nearest neighbour then has weight 1, so the weights cannot all underflow.
         gap = load(gaps, j)
         weight = exp(gap * factor)
         mass = mass + weight
@@ -38,18 +39,18 @@ def _effective(gaps, sigma):
     return total * math.exp(-lane_sum(moment) * scale / total)
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def _effective_of(squared, sigma, gaps):
     _fill(squared, gaps)
     return _effective(gaps, sigma)
 
 
 def effective_neighbors(squared, sigma):
-    """``exp(entropy)`` of the normalised Gaussian weights of one row (k,) of rising squared distances."""
+    """Return ``exp(entropy)`` of the normalised Gaussian weights of one row (k,) of ascending squared distances."""
     return _effective_of(squared, sigma, np.full(padded(len(squared)), PADDING))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _match(first, last, squared, targets, low, high, width, out):
     gaps = np.full(width, PADDING)
     for i in range(first, last):
@@ -68,10 +69,10 @@ def _match(first, last, squared, targets, low, high, width, out):
 
 
 def match_neighbors(squared, targets, low, high):
-    """Bandwidth of each row within [low, high] by bisection of its logarithm; the nearer end where none fits.
+    """Return the bandwidth (m,) of each row within [low, high], by bisection of its logarithm.
 
-    `squared` is (m, k); `targets`, `low`, `high` are (m,). Returns (m,) float64.
+    A row that cannot reach its target gets the nearer end. `squared` is (m, k); `targets`, `low` and `high` are (m,).
     """
     out = np.empty(len(squared))
-    share_out(_match, len(squared), squared, targets, low, high, padded(squared.shape[1]), out)
+    run_ranges(_match, len(squared), squared, targets, low, high, padded(squared.shape[1]), out)
     return out

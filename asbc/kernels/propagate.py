@@ -1,22 +1,23 @@
-"""Label propagation on a CSR graph, compiled."""
+"""Label propagation on a CSR graph."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from asbc.kernels.lanes import LANES, SINGLES, farthest, load, share_of, splat, store
-from asbc.kernels.threads import share_out
+from asbc.kernels.compiled import kernel
+from asbc.kernels.lanes import LANES, SINGLES, larger_magnitude, load, safe_ratio, splat, store
+from asbc.kernels.threads import run_ranges
 
-# Classes are worked on in strips of this many. Eight doubles fill one cache line, so reading the scores of a neighbour
-# costs one line; and one strip of all nodes stays in the cache, where the scores of all classes would not.
+# Classes are processed in strips of this size. Eight doubles fill one cache line, so reading a neighbour's scores costs
+# one line; and one strip of all nodes fits into the cache, unlike the scores of all classes.
 CLASSES_PER_STRIP = LANES
 
 
 @njit(inline="always")
-def _heard(indptr, indices, data, scores, i, width, zero):
-    """Row i of P @ scores, for one strip of flat arrays: `width` lanes, of which `zero` has a 0 in each."""
-    # Four sums that are joined at the end: one alone would have to wait for each addition before the next.
+def _row_product(indptr, indices, data, scores, i, width, zero):
+    """Row i of P @ scores for one strip of flat arrays of `width` lanes; `zero` is 0 in each lane."""
+    # Four independent sums, so that an addition does not wait for the previous one.
     a = zero
     b = zero
     c = zero
@@ -37,18 +38,18 @@ def _heard(indptr, indices, data, scores, i, width, zero):
 
 @njit(inline="always")
 def _round(indptr, indices, data, alpha, source, old, new, change):
-    """new = alpha * P @ old + source for one strip of flat arrays; returns the largest change."""
+    """Set ``new = alpha * P @ old + source`` for one strip of flat arrays, and return the largest change."""
     shrink = splat(alpha)
     largest = splat(0.0)
     for i in range(indptr.shape[0] - 1):
-        fresh = shrink * _heard(indptr, indices, data, old, i, LANES, splat(0.0)) + load(source, i * LANES)
-        largest = farthest(largest, fresh - load(old, i * LANES))
+        fresh = shrink * _row_product(indptr, indices, data, old, i, LANES, splat(0.0)) + load(source, i * LANES)
+        largest = larger_magnitude(largest, fresh - load(old, i * LANES))
         store(new, i * LANES, fresh)
     store(change, 0, largest)
     return change.max()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _propagate(first, last, indptr, indices, data, alpha, source, begin, max_rounds, tol, out, rounds, change):
     scratch = np.empty(LANES)
     for s in range(first, last):
@@ -64,7 +65,7 @@ def _propagate(first, last, indptr, indices, data, alpha, source, begin, max_rou
 def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begin=None):
     """Iterate F <- alpha * P @ F + source in every strip until its largest change is below tol.
 
-    The scores of one class never enter those of another, so a strip runs all its rounds without waiting for others.
+    The scores of different classes are independent, so each strip runs all its rounds on its own.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begi
     max_rounds : int
     tol : float
     begin : (strips, n, CLASSES_PER_STRIP) float64 or None, default=None
-        What F is at first; None for the source.
+        The initial F; None for the source.
 
     Returns
     -------
@@ -83,46 +84,46 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begi
     change : (strips,) float64, the largest change in the last round
     """
     strips = len(source)
-    flat = source.reshape(strips, -1)  # lanes live in flat arrays
+    flat = source.reshape(strips, -1)  # lanes need flat arrays
     start = flat if begin is None else begin.reshape(strips, -1)
     out = np.empty_like(flat)
     rounds = np.zeros(strips, np.int64)
     change = np.full(strips, np.inf)
     matrix = indptr, indices, data, alpha
-    share_out(_propagate, strips, *matrix, flat, start, max_rounds, tol, out, rounds, change, least=1)
+    run_ranges(_propagate, strips, *matrix, flat, start, max_rounds, tol, out, rounds, change, least=1)
     return out.reshape(source.shape), rounds, change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_rounds, tol, out, rounds):
     n = indptr.shape[0] - 1
     zero = splat(np.float32(0.0))
     shrink = splat(alpha)
     scratch = np.empty(SINGLES, np.float32)
-    rest = np.empty(n * SINGLES, np.float32)  # by how much a round of the formula would change each score
+    rest = np.empty(n * SINGLES, np.float32)  # the residual: by how much a round would change each score
     step = np.empty(n * SINGLES, np.float32)
-    image = np.empty(n * SINGLES, np.float32)  # what the step does to the rest
+    image = np.empty(n * SINGLES, np.float32)  # the change of the residual by a step
     for s in range(first, last):
         scores = out[s]
         scores[:] = source[s]
         power = zero
         largest = zero
         for i in range(n):
-            fresh = shrink * _heard(indptr, indices, data, scores, i, SINGLES, zero)  # scores are the source still
+            fresh = shrink * _row_product(indptr, indices, data, scores, i, SINGLES, zero)
             store(rest, i * SINGLES, fresh)
             store(step, i * SINGLES, fresh)
             power = power + splat(degree[i]) * (fresh * fresh)
-            largest = farthest(largest, fresh)
+            largest = larger_magnitude(largest, fresh)
         store(scratch, 0, largest)
         rounds[s] = 1
         while rounds[s] < max_rounds and not scratch.max() < tol:
             along = zero
             for i in range(n):
                 own = load(step, i * SINGLES)
-                moved = own - shrink * _heard(indptr, indices, data, step, i, SINGLES, zero)
+                moved = own - shrink * _row_product(indptr, indices, data, step, i, SINGLES, zero)
                 store(image, i * SINGLES, moved)
                 along = along + splat(degree[i]) * (own * moved)
-            length = share_of(power, along)
+            length = safe_ratio(power, along)
             before = power
             power = zero
             largest = zero
@@ -132,8 +133,8 @@ def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_ro
                 left = load(rest, place) - length * load(image, place)
                 store(rest, place, left)
                 power = power + splat(degree[i]) * (left * left)
-                largest = farthest(largest, left)
-            turn = share_of(power, before)
+                largest = larger_magnitude(largest, left)
+            turn = safe_ratio(power, before)
             for i in range(n):
                 place = i * SINGLES
                 store(step, place, load(rest, place) + turn * load(step, place))
@@ -142,11 +143,11 @@ def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_ro
 
 
 def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, tol):
-    """About where the rounds of :func:`propagate_strips` lead, by conjugate gradients in single precision.
+    """Approximate the limit of :func:`propagate_strips` by conjugate gradients in single precision.
 
-    It takes about a third of the rounds, each in half the time. P must be the rows of a symmetric matrix divided by
-    their sums `degree` (n,), or empty: ``I - alpha P`` is then symmetric and positive in the inner product that weighs
-    node i by its degree. How near the scores came is for rounds that begin with them to tell.
+    Takes about a third of the rounds, each in half the time. The rows of P must be those of a symmetric matrix divided
+    by their sums `degree` (n,), or empty: ``I - alpha P`` is then symmetric and positive in the inner product that
+    weighs node i by its degree. Rounds of :func:`propagate_strips` that start with the result check its accuracy.
 
     Parameters
     ----------
@@ -156,12 +157,12 @@ def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, t
     source : (strips, n, CLASSES_PER_STRIP) float64
     max_rounds : int
     tol : float
-        It stops when a round would change no score by as much, as far as single precision tells.
+        Stop when a round would change every score by less, in single precision.
 
     Returns
     -------
     scores : (strips, n, CLASSES_PER_STRIP) float64, at least 0
-    rounds : int, the most that a strip took
+    rounds : int, the largest number over strips
     """
     strips, n, width = source.shape
     several = SINGLES // width
@@ -173,8 +174,8 @@ def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, t
     out = np.empty_like(flat)
     rounds = np.zeros(pairs, np.int64)
     matrix = indptr, indices, data.astype(np.float32), np.float32(alpha), (degree / degree.max()).astype(np.float32)
-    share_out(_conjugate, pairs, *matrix, flat, max_rounds, np.float32(tol), out, rounds, least=1)
-    out = np.maximum(out.reshape(joined.shape), 0.0)  # they may be a little below zero, which no score is
+    run_ranges(_conjugate, pairs, *matrix, flat, max_rounds, np.float32(tol), out, rounds, least=1)
+    out = np.maximum(out.reshape(joined.shape), 0.0)  # rounding may leave scores slightly below zero
     found = np.empty(source.shape)
     for s in range(strips):
         found[s] = out[s // several, :, s % several]

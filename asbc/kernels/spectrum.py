@@ -1,8 +1,8 @@
 """Effective ranks of eight symmetric matrices at a time, one matrix per lane.
 
 Householder reduction to tridiagonal form, then the square-root-free QL iteration of Pal, Walker and Kahan, with all
-lanes doing the same step at the same time. Only the eigenvalues are wanted, and only their entropy in the end, so an
-absolute error of a few rounding units of the largest eigenvalue is as good as none.
+lanes doing the same step at the same time. Only the entropy of the eigenvalues is needed, so an absolute error of a
+few rounding units of the largest eigenvalue does not matter.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ import math
 
 from numba import njit
 
+from asbc.kernels.compiled import kernel
 from asbc.kernels.lanes import LANES, any_positive, load, splat, sqrt, store, where_less, where_positive
 
 # An off-diagonal entry below 1e-15 of the matrix's scale (its trace is k) moves no eigenvalue that matters.
 _NEGLIGIBLE = 1e-15
-# Squares below this count as zero; the reciprocal of any larger one is still a number.
+# Squares below this count as zero; the reciprocal of any larger one is finite.
 _TINY = 1e-280
 WORK_PER_ROW = 4 * LANES  # numbers of scratch space, per row of the matrix, that `effective_ranks` needs
-_MAX_SWEEPS = 60  # of the QL iteration per eigenvalue; two or three are usual, the limit only makes the loop end
+_MAX_SWEEPS = 60  # of the QL iteration per eigenvalue; two or three are usual
 
 
 @njit(inline="always")
 def _at(r, c):
-    """Where entry (r, c), r >= c, of lane-packed lower triangles starts."""
+    """Return where entry (r, c), r >= c, of the interleaved lower triangles starts."""
     return (r * (r + 1) // 2 + c) * LANES
 
 
 @njit(inline="always")
 def _tridiagonalise(A, k, diagonal, off_squared, v, p):
-    """Householder reflections: the diagonal, and the squares beside it, of tridiagonal matrices with A's eigenvalues.
+    """Reduce A to tridiagonal form: write its diagonal and its squared off-diagonal entries.
 
     A is overwritten; `v` (the reflection) and `p` are scratch arrays of k * LANES numbers.
     """
@@ -47,7 +48,7 @@ def _tridiagonalise(A, k, diagonal, off_squared, v, p):
         root = sqrt(norm)
         mirrored = where_positive(head, zero - root, root)
         half_square = norm - head * mirrored
-        # A lane whose column is already zero is left as it is.
+        # A lane whose column is already zero is left unchanged.
         turning = half_square - splat(_TINY)
         scale = where_positive(turning, one / where_positive(turning, half_square, one), zero)
         store(v, (j + 1) * LANES, head - mirrored)
@@ -82,7 +83,7 @@ def _tridiagonalise(A, k, diagonal, off_squared, v, p):
 
 @njit(inline="always")
 def _diagonalise(diagonal, off_squared, k):
-    """QL iteration: replace `diagonal` by the eigenvalues, in no order; `off_squared` is used up."""
+    """QL iteration: replace `diagonal` by the eigenvalues, unsorted; `off_squared` is overwritten."""
     zero = splat(0.0)
     one = splat(1.0)
     two = splat(2.0)
@@ -91,7 +92,7 @@ def _diagonalise(diagonal, off_squared, k):
     for j in range(k - 1):
         for _ in range(_MAX_SWEEPS):
             off = load(off_squared, j * LANES)
-            moving = off - limit  # above 0 in the lanes that have not converged; the other lanes keep their values
+            moving = off - limit  # positive in lanes that have not converged; the other lanes keep their values
             if not any_positive(moving):
                 break
             root = sqrt(where_positive(moving, off, one))
@@ -123,17 +124,17 @@ def _diagonalise(diagonal, off_squared, k):
             store(diagonal, j * LANES, where_positive(moving, shift + g, top))
 
 
-@njit(cache=True, error_model="numpy")
+@kernel
 def effective_ranks(A, k, work, ranks):
-    """Effective rank of each lane's matrix.
+    """Compute the effective rank of each lane's matrix.
 
     Parameters
     ----------
     A : (k (k + 1) / 2 * LANES,) float64, overwritten
-        Lower triangles of matrices with unit diagonal; the same entry of all lanes lies side by side.
+        Lower triangles of matrices with unit diagonal, interleaved: the same entries of all lanes are adjacent.
     k : int, rows of each matrix
     work : (WORK_PER_ROW * k,) float64, scratch space; afterwards its first k * LANES numbers are the eigenvalues
-    ranks : (LANES,) float64, where the result is written
+    ranks : (LANES,) float64, the result
     """
     size = k * LANES
     diagonal = work[:size]

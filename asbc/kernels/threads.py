@@ -1,12 +1,11 @@
-"""Compiled loops, and matrix products, on several threads.
+"""Run compiled loops and matrix products on several threads.
 
-Each kernel is a loop over a range of nodes, ``kernel(first, last, ...)``, compiled for one thread and without the lock
-of the interpreter. Threads take ranges in turn. Numba's own parallel loops do the same, but compiling one takes about a
-second longer, and the first graph has to wait for every loop that it needs.
+Each kernel is a loop over a range of nodes, ``kernel(first, last, ...)``, compiled for one thread and without the
+interpreter lock. Threads take ranges in turn. numba's parallel loops would do the same, but take about a second longer
+to compile each.
 
-Libraries of matrix products have threads of their own, which go on waiting busily for some milliseconds after each
-product, and keep a core from whoever comes next. So products are shared out in the same way as loops, each on one
-thread.
+The threads of BLAS libraries keep waiting busily for some milliseconds after each product and block a core. So
+products are distributed like loops, with BLAS limited to one thread.
 """
 
 from __future__ import annotations
@@ -14,87 +13,159 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from numba import get_num_threads
 from threadpoolctl import ThreadpoolController
 
-from asbc.kernels.ahead import wait_for
-
-NODES_PER_TASK = 64  # nodes that one task works on at least: enough to be worth its workspace
-_NOTHING = object()  # in place of a task, when there is none left
+NODES_PER_TASK = 64  # the least number of nodes per task, so that its workspace is worth allocating
 TASKS_PER_THREAD = 4  # of about equal size, so that no thread waits long for the others at the end
+_END = object()  # marks the end of the tasks
 
 
 @functools.cache
-def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that wait for work. Starting them takes most of a millisecond, which a small graph would notice.
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work; starting them for each call would slow small graphs down.
 
-    A process that was forked has none of the threads of its parent, so each has its own.
+    A forked process has none of its parent's threads, so each process has its own pool.
     """
     return ThreadPoolExecutor(threads, thread_name_prefix="asbc")
 
 
-def work_together(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> None:
-    """Call ``do(task)`` for every task, on the calling thread and ``threads - 1`` others; each takes the next in turn.
+def run_tasks(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> None:
+    """Call ``do(task)`` for every task, on the calling thread and ``threads - 1`` others.
 
-    After an error no further task is begun.
+    After an error or an interrupt no further task starts. The calling thread works alone if no other thread can be
+    started, for example at the exit of the interpreter.
     """
     waiting = iter(tasks)
-    one_at_a_time = threading.Lock()
+    lock = threading.Lock()
 
-    def following():
-        with one_at_a_time:
-            return next(waiting, _NOTHING)
+    def next_task():
+        with lock:
+            return next(waiting, _END)
 
     def work() -> None:
-        nonlocal waiting
         try:
-            while (task := following()) is not _NOTHING:
+            while (task := next_task()) is not _END:
                 do(task)
         except BaseException:
-            waiting = iter(())
+            stop()
             raise
 
-    helping = [_helpers(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
+    def stop() -> None:
+        nonlocal waiting
+        waiting = iter(())
+
+    helpers = []
     try:
+        with suppress(RuntimeError):  # the interpreter exits, or the system has no more threads
+            for _ in range(threads - 1):
+                helpers.append(_pool(os.getpid(), threads - 1).submit(work))  # noqa: PERF401  it may stop halfway
         work()
     finally:
-        for helper in helping:
-            if not helper.cancel():  # one that is still busy for somebody else is not needed any more
-                helper.result()
+        try:
+            for helper in helpers:
+                if not helper.cancel():  # a helper that has not started yet is not needed any more
+                    helper.result()
+        except BaseException:
+            stop()
+            raise
+
+
+class _BlasLimit:
+    """Limits BLAS to one thread while at least one caller holds the limit, and then restores what was set before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders: set[object] = set()
+        self._original: list[tuple[Any, int]] = []  # libraries and their numbers of threads before the limit
+
+    def acquire(self, holder: object) -> None:
+        with self._lock:
+            self._holders.add(holder)
+            if not self._original:
+                self._original = [(library, library.num_threads) for library in _blas_libraries()]
+                for library, _ in self._original:
+                    library.set_num_threads(1)
+
+    def release(self, holder: object) -> None:
+        with self._lock:
+            self._holders.discard(holder)
+            if not self._holders:
+                for library, threads in self._original:
+                    library.set_num_threads(threads)
+                self._original = []
+
+    def forget_holders(self) -> None:
+        """Start again in a forked process, which has no other threads."""
+        self._lock = threading.Lock()
+        self._holders.clear()
+
+
+_blas_limit = _BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_blas_limit.forget_holders)
 
 
 @functools.cache
-def _libraries() -> ThreadpoolController:
-    import scipy.linalg.cython_blas  # noqa: F401  compiled loops take products from there, so it must be found too
+def _blas_libraries() -> list[Any]:
+    import scipy.linalg.cython_blas  # noqa: F401  compiled loops use this library, so it must be loaded first
 
-    return ThreadpoolController()  # looking for them takes milliseconds
-
-
-def products_alone() -> AbstractContextManager[Any]:
-    """A context in which every matrix product runs on the thread that asks for it."""
-    return _libraries().limit(limits=1, user_api="blas")
+    found = ThreadpoolController().lib_controllers  # takes milliseconds
+    return [library for library in found if library.user_api == "blas"]
 
 
-def on_threads(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
-    """Call ``do(task)`` for every task, on as many threads as numba takes, with matrix products on one thread each."""
-    with products_alone():
-        work_together(tasks, do, get_num_threads())
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Context in which every matrix product runs on the thread that calls it.
 
-
-def share_out(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
-    """Run ``kernel(first, last, *arguments)`` on ranges that make up 0 to `count`, on as many threads as numba takes.
-
-    The kernel writes its results into arrays among the `arguments`. Ranges are multiples of `least` long, but the last.
+    Contexts may overlap in any order and on any threads: the last one that ends restores the number of threads.
     """
-    wait_for(kernel.__name__)
+    holder = object()
+    try:
+        _blas_limit.acquire(holder)
+        yield
+    finally:
+        _release_surely(holder)
+
+
+def _release_surely(holder: object) -> None:
+    """Release the BLAS limit, also if interrupts arrive meanwhile."""
+    interrupt = None
+    while True:
+        try:
+            _blas_limit.release(holder)
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def run_products(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
+    """Call ``do(task)`` for every task on all of numba's threads, with matrix products on one thread each."""
+
+    def do_alone(task):
+        with one_blas_thread():  # also here: a task may outlive an interrupted caller
+            do(task)
+
+    with one_blas_thread():
+        run_tasks(tasks, do_alone, get_num_threads())
+
+
+def run_ranges(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
+    """Run ``kernel(first, last, *arguments)`` on ranges that cover 0 to `count`, on all of numba's threads.
+
+    The kernel writes its results into arrays among the `arguments`. The lengths of all ranges except the last are
+    multiples of `least`.
+    """
     threads = min(get_num_threads(), -(-count // least))
     if threads <= 1:
         kernel(0, count, *arguments)
         return
     step = -(-count // (least * threads * TASKS_PER_THREAD)) * least
-    work_together(range(0, count, step), lambda first: kernel(first, min(first + step, count), *arguments), threads)
+    run_tasks(range(0, count, step), lambda first: kernel(first, min(first + step, count), *arguments), threads)

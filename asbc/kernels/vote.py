@@ -1,19 +1,20 @@
-"""The weighted vote of each node's neighbours, compiled."""
+"""Weighted votes of each node's neighbours."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from asbc.kernels.threads import share_out
+from asbc.kernels.compiled import kernel
+from asbc.kernels.threads import run_ranges
 
-# Two classes whose votes differ by a smaller share than this are tied: rounding must not decide between equal weights.
+# Two classes whose votes differ by a smaller share than this are tied, so that rounding does not decide.
 TIE = 1e-12
 
 
 @njit(inline="always")
-def votes_from(indices, weights, codes, i, a):
-    """All votes of row i for the class of its neighbour a; -1 if a nearer neighbour of that class has a vote."""
+def _votes_from(indices, weights, codes, i, a):
+    """Sum the votes of row i for the class of neighbour a; -1 if a nearer neighbour of that class votes."""
     label = codes[indices[i, a]]
     total = 0.0
     for b in range(indices.shape[1]):
@@ -24,16 +25,15 @@ def votes_from(indices, weights, codes, i, a):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _vote(first, last, indices, weights, codes, out):
     for i in range(first, last):
         best = 0.0
         winner = -1
-        # The votes of a class are added up when its nearest neighbour is reached. Going from near to far, and
-        # replacing the winner only by a clear win, leaves a tie to the class of the nearest.
+        # Going from near to far, and replacing the winner only by a clear win, a tie goes to the nearest class.
         for a in range(indices.shape[1]):
             if weights[i, a] > 0.0:
-                total = votes_from(indices, weights, codes, i, a)
+                total = _votes_from(indices, weights, codes, i, a)
                 if total > best * (1.0 + TIE):
                     best = total
                     winner = codes[indices[i, a]]
@@ -41,18 +41,57 @@ def _vote(first, last, indices, weights, codes, out):
 
 
 def vote(indices, weights, codes):
-    """Winning class of every row; -1 where no neighbour has weight.
+    """Return the winning class (n,) of every row; -1 where no neighbour has weight.
 
     Parameters
     ----------
-    indices : (n, k) int, neighbours by rising distance
-    weights : (n, k) float64, 0 or more
-    codes : (m,) int64, class number of every node that `indices` may name
+    indices : (n, k) int, neighbours by ascending distance
+    weights : (n, k) float64, at least 0
+    codes : (m,) int64, class number of every node that occurs in `indices`
+    """
+    out = np.empty(len(indices), dtype=np.int64)
+    run_ranges(_vote, len(indices), indices, weights, codes, out)
+    return out
+
+
+@kernel
+def _class_weights(first, last, indices, weights, codes, own, mine, other, winner, best):
+    for i in range(first, last):
+        for a in range(indices.shape[1]):
+            label = codes[indices[i, a]]
+            if weights[i, a] <= 0.0 or label < 0:
+                continue
+            total = _votes_from(indices, weights, codes, i, a)
+            if total < 0.0:
+                continue
+            if label == own[i]:
+                mine[i] = total
+            else:
+                other[i] = max(other[i], total)
+            if total > best[i] * (1.0 + TIE):
+                best[i] = total
+                winner[i] = label
+
+
+def class_weights(indices, weights, codes, own):
+    """Return the weights of a node's own class, of the heaviest other class, and of the heaviest class overall.
+
+    A neighbour with code -1 does not vote. A tie goes to the class of the nearest voter. For a node with own code -1,
+    every class is another one.
+
+    Parameters
+    ----------
+    indices : (m, k) int64, neighbours by ascending distance; weights : (m, k) float64, at least 0
+    codes : (n,) int64, of all nodes; own : (m,) int64, of these nodes
 
     Returns
     -------
-    (n,) int64
+    mine, other : (m,) float64
+    winner : (m,) int64, the heaviest class; -1 if nobody votes
+    best : (m,) float64, its weight
     """
-    out = np.empty(len(indices), dtype=np.int64)
-    share_out(_vote, len(indices), indices, weights, codes, out)
-    return out
+    m = len(indices)
+    mine, other, best = np.zeros((3, m))
+    winner = np.full(m, -1, dtype=np.int64)
+    run_ranges(_class_weights, m, indices, weights, codes, own, mine, other, winner, best)
+    return mine, other, winner, best

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from asbc.builder import GraphBuilder
 from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
 from asbc.kernels.components import join_rows, piece_names
-from asbc.kernels.margins import class_weights
+from asbc.kernels.vote import class_weights
 from asbc.learn.duplicates import K_DIMENSION, Duplicates, find_duplicates
 from asbc.learn.labels import encode_partial
 from asbc.learn.source import open_rows, row_blocks

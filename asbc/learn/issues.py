@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.extras import needed
-from asbc.kernels.margins import class_weights
+from asbc.kernels.vote import class_weights
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.source import Source, open_rows, row_blocks
 from asbc.neighbors.types import Neighbors

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from asbc.builder import GraphBuilder
-from asbc.kernels.margins import class_weights
+from asbc.kernels.vote import class_weights
 from asbc.learn.labels import decode_partial
 from asbc.learn.points import PointClassifier
 from asbc.learn.source import open_rows, row_blocks

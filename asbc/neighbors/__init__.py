@@ -1,4 +1,4 @@
-"""Who is near whom: nearest neighbours, by exact search or by approximate search with a measured recall."""
+"""Nearest neighbours: exact search, inverted lists, wrappers for other libraries, recall estimates."""
 
 from asbc.neighbors.recall import LowRecallWarning, Recall
 from asbc.neighbors.search import search_neighbors

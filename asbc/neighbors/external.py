@@ -1,7 +1,7 @@
-"""Who is near whom, by the indexes of other libraries: faiss's small-world graph and pynndescent's descent.
+"""Indexes of other libraries: faiss's small-world graph and pynndescent's nearest-neighbour descent.
 
-Their answers need care: -1 where they ran out of candidates, the same id twice, the node itself anywhere in its row or
-nowhere, and distances in single precision. So only the ids are taken, and `asbc.neighbors.search` does the rest.
+Their results may hold -1, an id twice, or the node itself in any place, and their distances are in single precision. So
+only the ids are used, and `asbc.neighbors.search` does the rest.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.extras import needed
-from asbc.files import DISK_FULL
-from asbc.neighbors.exact import TILE_ROWS, Ids
-from asbc.neighbors.options import SPARE
+from asbc.neighbors.exact import SPARE, TILE_ROWS, Ids
+from asbc.storage import DISK_FULL
 from asbc.validation import Floats
 
 
@@ -33,7 +32,7 @@ def _import_pynndescent():
 
 
 def require_library(search: str) -> None:
-    """Say what to install where a kind of search needs a library that is missing."""
+    """Raise an error that says what to install if a search needs a missing library."""
     if search == "hnsw":
         import_faiss()
     elif search == "nn_descent":
@@ -41,7 +40,7 @@ def require_library(search: str) -> None:
 
 
 class HNSW:
-    """faiss's navigable small-world graph, which holds all rows in memory.
+    """faiss's small-world graph, which holds all rows in memory.
 
     Parameters
     ----------
@@ -57,12 +56,12 @@ class HNSW:
 
     @classmethod
     def build(cls, X: Floats, settings: Mapping[str, int]) -> HNSW:
-        """The graph on the rows of X; `settings` has ``links``, ``ef_construction`` and ``ef_search``."""
+        """Build the graph on the rows of X; `settings` holds ``links`` and ``ef_construction``."""
         faiss = import_faiss()
         index = faiss.IndexHNSWFlat(X.shape[1], settings["links"])
         index.hnsw.efConstruction = settings["ef_construction"]
         threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # with several threads the graph would depend on which of them is first
+        faiss.omp_set_num_threads(1)  # with several threads, the graph would depend on their timing
         try:
             for start in range(0, len(X), TILE_ROWS):
                 index.add(np.ascontiguousarray(X[start : start + TILE_ROWS], np.float32))
@@ -71,29 +70,29 @@ class HNSW:
         return cls(index)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, None]:
-        """Ids (m, wanted + SPARE) of rows near the vectors (m, d), -1 for none; None in place of distances."""
+        """Return ids (m, wanted + SPARE) of rows near the vectors (m, d), -1 for none, and None for distances."""
         self._index.hnsw.efSearch = max(self.breadth, wanted + SPARE)
         return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + SPARE)[1], None
 
     def save(self, path: Path) -> None:
-        """Write the graph, or leave no file behind; a full disk is an OSError."""
+        """Write the graph, or leave no file; a full disk raises OSError."""
         try:
             import_faiss().write_index(self._index, os.fspath(path))
         except RuntimeError as error:
             path.unlink(missing_ok=True)
-            for number in DISK_FULL:  # faiss gives the reason only as text, in its message
+            for number in DISK_FULL:  # faiss gives the reason only in its message
                 if os.strerror(number) in str(error):
                     raise OSError(number, os.strerror(number), os.fspath(path)) from error
             raise
 
     @classmethod
     def open(cls, path: Path, breadth: int) -> HNSW:
-        """The graph that :meth:`save` has written."""
+        """Read a graph that :meth:`save` wrote."""
         return cls(import_faiss().read_index(os.fspath(path)), breadth)
 
 
-class Listed:
-    """Candidates that were worked out for all rows of X beforehand.
+class CandidateTable:
+    """Candidates that were computed for all rows of X beforehand.
 
     Parameters
     ----------
@@ -105,12 +104,12 @@ class Listed:
         self._ids = ids
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids, wanted: int) -> tuple[Ids, None]:
-        """Ids (m, c) listed for `rows` (m,) of X; None in place of distances."""
+        """Return the ids (m, c) of the candidates of `rows` (m,) of X, and None for distances."""
         return np.asarray(self._ids[rows], np.int64), None
 
 
 def nn_descent_candidates(X: Floats, k: int, n_trees: int, seed: int) -> NDArray[np.int32]:
-    """Candidates (n, k + 1 + SPARE) of all rows by nearest-neighbour descent, which holds all rows in memory."""
+    """Return candidates (n, k + 1 + SPARE) of all rows by nearest-neighbour descent, which holds all rows in memory."""
     pynndescent = _import_pynndescent()
     wanted = min(k + 1 + SPARE, len(X))
     index = pynndescent.NNDescent(

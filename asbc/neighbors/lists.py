@@ -1,10 +1,11 @@
-"""Who is near whom, by inverted lists: rows are filed under centroids, and a query looks at its nearest few lists.
+"""Inverted lists: rows are filed under centroids, and a query scans the lists of its nearest centroids.
 
 A list holds the rows of X that are nearer to its centroid than to any other centroid.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,65 +13,102 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.scan import count_nearer, half_squares, names_at, scan_lists, sum_lists, who_asks
-from asbc.kernels.threads import on_threads
-from asbc.neighbors.exact import Ids, largest_offset, search_exactly
-from asbc.neighbors.options import SPARE
-from asbc.neighbors.products import TILE, rounding_error
+from asbc.kernels.nearest import group_by_list, scan_lists, sum_lists
+from asbc.kernels.threads import run_products
+from asbc.neighbors.exact import SPARE, TILE, Ids, exact_distances, largest_offset, rounding_error, search_exactly
 from asbc.validation import Floats, as_vectors
 
-SUMMED_ROWS = 4096  # rows that are added up together in k-means; the last bits of centroids depend on it
-DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, worked out together for rows that are in doubt
-# Rows of the sample that k-means sees, per list that it is to find, and its rounds. More of either cost time, and the
-# lists that a recall takes hold as many rows with 32 rows and 5 rounds.
+SUMMED_ROWS = 4096  # rows that are summed together in k-means; the last bits of centroids depend on it
+DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, that are computed together for doubtful queries
+# Rows per list of the sample for k-means, and its rounds. With 32 rows and 5 rounds, lists need to scan just as many
+# rows for the same recall.
 TRAINING_ROWS_PER_LIST = 16
 KMEANS_ROUNDS = 3
-MANY_ASKING = 256  # queries that look at a list, on average: from so many on, two passes take less time than one
-RESIDUAL_ROWS = 1024  # rows whose residuals are worked out together
+TWO_PASS_QUERIES = 256  # queries per list, on average, from which two passes are faster than one
+RESIDUAL_ROWS = 1024  # rows whose residuals are computed together
+MIN_TUNED, MAX_TUNED = 200, 1000  # nodes that the number of lists is tuned on: n / 200, within these limits
+SIZED_ROWS_PER_LIST = 4  # rows per list that the sizes of lists are estimated from
+# The sample's recall must exceed the target by this many standard errors, so that in 19 of 20 sets the recall over all
+# nodes reaches the target.
+CAUTION = 1.645
 
 
 def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
-    """The centroids (n_lists, d) of inverted lists, by k-means on a sample of the rows.
+    """Return the centroids (n_lists, d) of inverted lists, by k-means on a sample of the rows.
 
-    Rows are assigned by exact search and sums run in a fixed order, so that neither threads nor batches change the
-    result: two machines of a cluster, or two starts of a build, must agree on the lists.
+    Rows are assigned by exact search and summed in a fixed order, so the result depends neither on threads nor on
+    blocks: all machines of a cluster, and all restarts of a build, get the same lists.
     """
     rng = np.random.default_rng([seed, n_lists])
     rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS_PER_LIST * n_lists), replace=False))
     sample = X[rows]
-    check_spread(sample)
+    _check_spread(sample)
     sample = np.ascontiguousarray(sample, np.float32)
     centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
     for _ in range(KMEANS_ROUNDS):
         nearest = search_exactly(centroids, 1, sample)
-        labels = nearest.indices[:, 0]
-        members, starts = file_under(labels, n_lists)
+        members, starts = file_under(nearest.indices[:, 0], n_lists)
         counts = np.diff(starts)
         sums = sum_lists(sample, members, starts, SUMMED_ROWS)
         present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
         centroids[present] = sums[present] / counts[present, None]
-        if len(empty):  # a list without rows starts again from one of the rows farthest from their centroids
+        if len(empty):  # an empty list restarts from one of the rows that are farthest from their centroids
             farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
             centroids[empty] = sample[farthest[: len(empty)]]
     return centroids
 
 
-def check_spread(sample: Floats) -> None:
-    """Refuse rows (m, d) whose squares single precision cannot hold."""
+def _check_spread(sample: Floats) -> None:
+    """Refuse rows (m, d) whose squares overflow or underflow in single precision."""
     spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
     if spread > 1e15 or 0 < spread < 1e-15:
         raise ValueError(
-            "X must spread between 1e-15 and 1e15 for search='ivf', which squares its numbers in single precision; "
-            f"got {spread:.3g}. Scale it, or use search='exact'."
+            "X must spread between 1e-15 and 1e15 for search='ivf', which squares it in single precision; "
+            f"got {spread:.3g}. Scale X, or use search='exact'."
         )
 
 
-class InvertedLists:
-    """Rows filed under their nearest centroid; a query is compared with the rows of its nearest few lists.
+def tuning_nodes(n: int, seed: int) -> tuple[Ids, np.random.Generator]:
+    """Return the nodes (m,) that a search is tuned on, and the generator that drew them."""
+    rng = np.random.default_rng([seed, n, 1])
+    count = max(MIN_TUNED, min(MAX_TUNED, n // 200))
+    return np.sort(rng.choice(n, min(n, count), replace=False)), rng
 
-    All queries that look at the same list are compared with it by one matrix product. Among the rows of the lists
-    looked at, the answer is exact: as in exact search, products in single precision propose candidates, distances in
-    double precision decide, and queries that rounding leaves in doubt are compared with every row of their lists.
+
+def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float, seed: int) -> tuple[int, float]:
+    """Return the fewest lists per query that reach a recall, and the share of all rows that they hold.
+
+    A search in lists finds a neighbour if it scans the list that holds it. So the rank of that list, by distance from
+    the node, gives the recall for every number of lists at once. It is computed from the exact neighbours of a sample
+    of nodes, which is not the sample that recall is measured on later.
+    """
+    n, n_lists = len(X), len(centroids)
+    nodes, rng = tuning_nodes(n, seed)
+    vectors = np.ascontiguousarray(X[nodes])
+    neighbors = exact_distances(X, vectors, k, nodes)[0]
+    near, place = np.unique(neighbors, return_inverse=True)
+    holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
+    order = nearest_lists(centroids, vectors, n_lists)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(n_lists, dtype=order.dtype)[None, :], axis=1)
+    needed = np.take_along_axis(rank, holder, axis=1)
+    counts = np.zeros((len(nodes), n_lists))
+    np.add.at(counts, (np.arange(len(nodes))[:, None], needed), 1 / k)
+    found = np.cumsum(counts, axis=1)  # share of its neighbours that a node finds in its nearest lists
+    lower = found.mean(axis=0) - CAUTION * found.std(axis=0, ddof=1) / np.sqrt(len(nodes))
+    n_probe = min(int(np.argmax(np.append(lower, np.inf) >= recall - 1e-12)) + 1, n_lists)
+    rows = np.sort(rng.choice(n, min(n, SIZED_ROWS_PER_LIST * n_lists), replace=False))
+    labels = nearest_lists(centroids, np.ascontiguousarray(X[rows]), 1)[:, 0]
+    shares = np.bincount(labels, minlength=n_lists) / len(rows)
+    return n_probe, float(shares[order[:, :n_probe]].sum(axis=1).mean())
+
+
+class InvertedLists:
+    """Rows filed under their nearest centroid; a query is compared with the rows of its nearest lists.
+
+    All queries that scan a list are compared with it by one matrix product. Among the rows scanned, the result is
+    exact: as in exact search, products in single precision propose candidates, distances in double precision decide,
+    and doubtful queries are compared with every row of their lists.
 
     Parameters
     ----------
@@ -85,7 +123,7 @@ class InvertedLists:
     parts : p arrays (m, d) float32
         The residuals, which are rows minus the centroid of their list, by position. They may be memory maps.
     probes : (n, n_probe) int32
-        The lists that each row of X looks at when it is the query, nearest first.
+        The lists that each row of X scans when it is the query, nearest first.
     """
 
     def __init__(self, centroids, starts, members, first_lists, parts, probes):
@@ -95,11 +133,10 @@ class InvertedLists:
         self.first_lists = first_lists
         self.parts = parts
         self.probes = probes
-        self._half: list[NDArray[np.float32]] = []
 
     @classmethod
     def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
-        """Lists of the rows of X, in memory; `n_probe` is the lists that a query looks at."""
+        """Build lists of the rows of X in memory; a query scans `n_probe` of them."""
         n_lists = len(centroids)
         probes = nearest_lists(centroids, X, n_probe)
         labels = probes[:, 0]
@@ -107,12 +144,8 @@ class InvertedLists:
         parts = [residuals(X, centroids, members, labels)]
         return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
 
-    def _members(self, number: int) -> Ids:
-        """The rows of X (m,) in one list."""
-        return self.members[self.starts[number] : self.starts[number + 1]]
-
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
-        """The `wanted` nearest rows of each vector in the lists that it looks at, and SPARE more, in no order.
+        """Return the ``wanted + SPARE`` nearest rows of each vector in the lists that it scans, unsorted.
 
         Parameters
         ----------
@@ -130,7 +163,7 @@ class InvertedLists:
         ids : (m, wanted + SPARE) int64
             Rows of X; -1 where the lists hold fewer.
         squared : (m, wanted + SPARE) float64
-            Their squared distances; infinity where there is none.
+            Their squared distances; infinity for none.
         """
         kept = wanted + SPARE
         n_probe = self.probes.shape[1]
@@ -138,73 +171,69 @@ class InvertedLists:
         values = np.full((len(vectors), kept), np.inf, np.float32)
         positions = np.full((len(vectors), kept), -1, np.int32)
         reach = np.zeros(len(vectors))
-        # Queries of one list look at much the same lists. So each thread takes those of some lists, and its products
-        # stay large; and since no two threads have a query in common, memory does not grow with their number.
+        # Queries of one list scan similar lists. So each thread takes the queries of some lists, and its products stay
+        # large. No two threads share a query, so memory does not grow with the number of threads.
         together = file_under(lists[:, 0], len(self.centroids))[0]
         sizes = np.diff(self.starts)[lists].sum(axis=1)
         shares = split_evenly(together, sizes[together], get_num_threads())
-        self._know_lengths()
-        on_threads(shares, lambda some: self._scan(vectors, lists, some, values, positions, reach))
-        found = names_at(positions, self.members)
-        # These have many candidates in common with the next.
+        half = self._half_squares
+        run_products(shares, lambda some: self._scan(vectors, lists, some, half, values, positions, reach))
+        found = np.where(positions >= 0, self.members[positions], -1)
         squared = listed_distances(X, vectors, found, together)
-        # A row that was seen and not kept is no nearer than the farthest that was, but for rounding.
+        # Up to rounding, a scanned row that was not kept is no nearer than the farthest that was.
         bound = values[:, 0] - rounding_error(X.shape[1], reach, np.float32)
-        certain = np.isinf(bound) | (count_nearer(squared, bound) >= wanted)
+        certain = np.isinf(bound) | ((squared < bound[:, None]).sum(axis=1) >= wanted)
         doubtful = np.flatnonzero(~certain)
         while len(doubtful):
-            # As many queries at once as need no more than DOUBTFUL_DISTANCES distances together, and at least one.
+            # As many queries as need at most DOUBTFUL_DISTANCES distances together, and at least one.
             widest = np.maximum.accumulate(sizes[doubtful])
             taken = max(1, int(np.sum(widest * np.arange(1, len(doubtful) + 1) <= DOUBTFUL_DISTANCES)))
             rows_now, doubtful = doubtful[:taken], doubtful[taken:]
             every = np.full((taken, max(kept, widest[taken - 1])), -1, np.int64)
             for line, row in zip(every, rows_now, strict=True):
-                line[: sizes[row]] = np.concatenate([self._members(number) for number in lists[row]])
+                members = [self.members[self.starts[number] : self.starts[number + 1]] for number in lists[row]]
+                line[: sizes[row]] = np.concatenate(members)
             every.sort(axis=1, kind="stable")
             distances = listed_distances(X, np.ascontiguousarray(vectors[rows_now]), every)
-            # A stable sort leaves equal distances in order of id. Rows get here mostly because many distances are
-            # equal, where this sort is also the quickest.
-            nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]
+            nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]  # stable: equal distances stay in id order
             found[rows_now] = np.take_along_axis(every, nearest, axis=1)
             squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
         return found, squared
 
-    def _scan(self, vectors, lists, some, values, positions, reach) -> None:
-        """Compare some (s,) of the vectors with the lists that they look at, on the calling thread.
+    @cached_property
+    def _half_squares(self) -> list[NDArray[np.float32]]:
+        """Half the squared lengths of the residuals of each part."""
+        squares = (np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in self.parts)
+        return [(0.5 * lengths).astype(np.float32) for lengths in squares]
 
-        The other parameters are those of :func:`asbc.kernels.scan.scan_lists`.
-        """
+    def _scan(self, vectors, lists, some, half, values, positions, reach) -> None:
+        """Compare some (s,) of the vectors with the lists that they scan, on the calling thread."""
         n_probe, n_lists = lists.shape[1], len(self.centroids)
-        # Where many ask for each list, their nearest one comes first: once they know its rows, few others are near
-        # enough to be kept. Where few ask, products are small already, and those few are better kept together.
-        passes = [(0, 1), (1, n_probe)] if len(some) * n_probe >= MANY_ASKING * n_lists else [(0, n_probe)]
-        for columns in passes:
-            asked = who_asks(lists, some, *columns, n_lists)
+        # With many queries per list, the nearest list comes first: after it, few rows of other lists are near enough to
+        # be kept. With few queries, one pass keeps products larger.
+        two_passes = len(some) * n_probe >= TWO_PASS_QUERIES * n_lists
+        for columns in [(0, 1), (1, n_probe)] if two_passes else [(0, n_probe)]:
+            grouped = group_by_list(lists, some, *columns, n_lists)
             for part, stored in enumerate(self.parts):
                 first, last = self.first_lists[part : part + 2]
-                here = vectors, *asked, self.centroids, self.starts, stored, self._half[part]
+                here = vectors, *grouped, self.centroids, self.starts, stored, half[part]
                 scan_lists(first, last, *here, TILE, values, positions, reach)
-
-    def _know_lengths(self) -> None:
-        """Work out half the squared lengths of the residuals, once."""
-        if not self._half:
-            self._half = [half_squares(stored) for stored in self.parts]
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
-    """The lists (m, n_probe) whose centroids are nearest to each vector; the first is the one that it belongs to."""
+    """Return the lists (m, n_probe) whose centroids are nearest to each vector, nearest first."""
     return search_exactly(centroids, n_probe, as_vectors(vectors)).indices.astype(np.int32)
 
 
 def split_evenly(tasks: Ids, work: NDArray[Any], parts: int) -> list[Ids]:
-    """Consecutive tasks (m,) in so many parts that have about the same work, which is (m,)."""
+    """Split tasks (m,) into consecutive parts of about the same `work` (m,)."""
     return np.split(tasks, np.searchsorted(np.cumsum(work), work.sum() * np.arange(1, parts) / parts))
 
 
 def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
-    """Rows (n,) sorted by list and then id, and where each list starts (n_lists + 1,); `labels` (n,) are the lists."""
+    """Return rows (n,) sorted by list and then id, and the start of each list (n_lists + 1,); `labels` are (n,)."""
     if n_lists < 2**15:
-        labels = labels.astype(np.int16)  # which NumPy sorts many times faster
+        labels = labels.astype(np.int16)  # NumPy sorts int16 much faster
     members = np.argsort(labels, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
     return members, starts
@@ -213,12 +242,12 @@ def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
 def residuals(
     X: Floats, centroids: NDArray[np.float32], members: Ids, labels: NDArray[np.integer]
 ) -> NDArray[np.float32]:
-    """The rows `members` (m,) of X minus the centroids of their lists, (m, d); `labels` (n,) are all rows' lists."""
+    """Return the rows `members` (m,) of X minus the centroids of their lists; `labels` (n,) are all rows' lists."""
     out = np.empty((len(members), X.shape[1]), np.float32)
 
-    def work_out(start):
+    def subtract(start):
         rows = members[start : start + RESIDUAL_ROWS]
         out[start : start + RESIDUAL_ROWS] = X[rows] - centroids[labels[rows]]
 
-    on_threads(range(0, len(members), RESIDUAL_ROWS), work_out)
+    run_products(range(0, len(members), RESIDUAL_ROWS), subtract)
     return out

@@ -1,4 +1,4 @@
-"""How many of the true neighbours an approximate search has found, measured on a sample of nodes."""
+"""Recall of approximate search, estimated on a sample of nodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from asbc.neighbors.exact import Ids, exact_distances
 from asbc.validation import Floats
 
-FEWEST_MEASURED, MOST_MEASURED = 500, 1000  # nodes that recall is measured on: one of 200, within these limits
-LEAST_RECALL = 0.9  # share of the neighbours found; where it is less, and none was asked for, there is a warning
+MIN_MEASURED, MAX_MEASURED = 500, 1000  # nodes that recall is measured on: n / 200, within these limits
+LOW_RECALL = 0.9  # warn about a recall below this if no target was given
 
 
 class LowRecallWarning(UserWarning):
-    """Approximate search has missed more of the neighbours than was asked for, or more than a tenth of them.
+    """Warning that approximate search missed more neighbours than requested, or more than 10%.
 
     See Also
     --------
-    search_neighbors : gives it, and its options say how to look at more.
+    search_neighbors : raises it; its options increase the recall.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class LowRecallWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the exact neighbours that a search has found, measured on a sample of nodes.
+    """Share of the exact neighbours that a search found, estimated on a sample of nodes.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class Recall:
 
     See Also
     --------
-    asbc.Neighbors : carries the value as ``recall``.
-    asbc.LowRecallWarning : given where the value is below 0.9.
+    asbc.Neighbors : holds the value as ``recall``.
+    asbc.LowRecallWarning : raised if the value is too low.
 
     Examples
     --------
@@ -81,46 +81,36 @@ def measure_recall(
     seed: int,
     sample: int | None = None,
 ) -> Recall:
-    """Compare what a search has found with exact search, on nodes drawn by `seed`.
+    """Compare the result of a search with exact search, on a sample of nodes.
 
     Parameters
     ----------
     X : (n, d) array
         The rows that were searched.
     source : (m, d) array
-        The vectors whose neighbours were looked for.
+        The queries.
     k : int
-        Neighbours per vector.
+        Neighbours per query.
     found : function
-        Given node numbers (s,), the distances (s, k) that the search has found for them.
+        Maps node numbers (s,) to the distances (s, k) that the search found.
     among_rows : bool
-        Whether `source` is X itself, so that a node is not its own neighbour.
+        Whether `source` is X, so that a node is not its own neighbour.
     seed : int
-        Draws the sample.
+        Seed of the sample.
     sample : int or None, default=None
-        Nodes to measure; all of them, if there are fewer. None takes one of 200, from 500 to 1,000.
-
-    Returns
-    -------
-    Recall
+        Size of the sample. None takes n / 200, from 500 to 1,000.
     """
     rng = np.random.default_rng([seed, len(source)])
-    count = sample or nodes_measured(len(source))
+    count = sample or max(MIN_MEASURED, min(MAX_MEASURED, len(source) // 200))
     nodes = np.sort(rng.choice(len(source), min(count, len(source)), replace=False))
     vectors = np.ascontiguousarray(source[nodes])
     return recall_of(found(nodes), exact_distances(X, vectors, k, nodes if among_rows else None)[1])
 
 
-def nodes_measured(n: int) -> int:
-    """Nodes of n that recall is measured on, unless another number is asked for: one of 200, within limits."""
-    return max(FEWEST_MEASURED, min(MOST_MEASURED, n // 200))
-
-
 def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:
-    """Recall from the distances `found` (m, k) and the `exact` ones (m, k).
+    """Return the recall of the distances `found` (m, k), given the `exact` ones (m, k).
 
-    A neighbour counts as found if it is no farther than the exact k-th neighbour, so that of equally distant ones any
-    will do.
+    A neighbour counts as found if it is no farther than the exact k-th neighbour.
     """
     hits = (found <= exact[:, -1:]).mean(axis=1)
     error = float(hits.std(ddof=1) / np.sqrt(len(hits))) if len(hits) > 1 else 0.0
@@ -128,14 +118,14 @@ def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:
 
 
 def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int], target: float | None = None) -> None:
-    """Warn of a recall that is below `target` by more than its interval, or where none was asked for, below 0.9."""
-    reached = recall.interval[1] >= target if target is not None else recall.value >= LEAST_RECALL
+    """Warn if the 95% interval of the recall lies below `target`, or without a target, if the recall is below 0.9."""
+    reached = recall.interval[1] >= target if target is not None else recall.value >= LOW_RECALL
     if not reached:
-        asked = "" if target is None else f" where {target:g} was asked for"
+        aim = "" if target is None else f" instead of {target:g}"
         warnings.warn(
-            f"recall is {recall.value:.3f}{asked}, measured on {recall.sample} nodes: neighbours are missing from the "
-            "graph. Let the search look at more: raise n_probe of 'ivf', ef_search of 'hnsw' or n_trees of "
-            f"'nn_descent'; search={search!r} ran with {dict(settings)}.",
+            f"recall is {recall.value:.3f}{aim}, measured on {recall.sample} nodes: the graph lacks neighbours. Raise "
+            "n_probe of 'ivf', ef_search of 'hnsw' or n_trees of 'nn_descent'; "
+            f"search={search!r} ran with {dict(settings)}.",
             LowRecallWarning,
             stacklevel=4,
         )

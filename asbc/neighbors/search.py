@@ -1,30 +1,45 @@
-"""Who is near whom: one function for every kind of search.
+"""One function for all kinds of nearest-neighbour search.
 
-Approximate search has an index that proposes candidates, and distances in double precision decide among them. So it
-may miss neighbours, but never gives a wrong distance. Rows with fewer than k candidates are searched exactly.
+In approximate search, an index proposes candidates and distances in double precision decide among them. It may miss
+neighbours, but its distances are exact. Rows with fewer than k candidates are searched exactly.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.topk import settle
+from asbc.kernels.nearest import sort_candidates
 from asbc.neighbors.exact import Ids, exact_distances, search_exactly
-from asbc.neighbors.external import HNSW, Listed, nn_descent_candidates
-from asbc.neighbors.lists import InvertedLists, train_centroids
-from asbc.neighbors.options import RECALL, check_recall, check_search
-from asbc.neighbors.recall import measure_recall, warn_of_recall
-from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
+from asbc.neighbors.external import HNSW, CandidateTable, nn_descent_candidates
+from asbc.neighbors.lists import InvertedLists, train_centroids, tune_probes, tuning_nodes
+from asbc.neighbors.recall import measure_recall, recall_of, warn_of_recall
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
 
-BLOCK_ROWS = 65536  # rows whose neighbours are looked for together: the more, the larger the products with a list
+# Every option with its default; None depends on the number of rows, or on the recall.
+OPTIONS: dict[str, dict[str, int | None]] = {
+    "exact": {},
+    "ivf": {"n_lists": None, "n_probe": None},
+    "hnsw": {"links": 32, "ef_construction": 100, "ef_search": None},
+    "nn_descent": {"n_trees": None},
+}
+SEARCHES = ("auto", *OPTIONS)
+MIN_LINKS = 2  # with a single link per node, faiss reads beyond its arrays
+RECALL = 0.98  # the default target: share of the neighbours that approximate search finds
+MAX_EXACT_ROWS = 20_000  # "auto" is exact up to this many rows or queries, which takes seconds
+# Inverted lists are replaced by exact search if they would scan more than this share of all rows. Exact search of all
+# rows then takes about the same time, because each of its products serves two rows.
+MAX_SCANNED_SHARE = 0.15
+HNSW_BREADTHS = (64, 128, 256, 512, 1024, 2048)  # values of ef_search that are tried in turn
+BLOCK_ROWS = 65536  # rows that are searched together; more rows make larger products with each list
 
 
 def search_neighbors(
@@ -39,9 +54,9 @@ def search_neighbors(
 ) -> Neighbors:
     """Find the k nearest neighbours of every row of X, or of every query, among the rows of X.
 
-    The exact search is quick: matrix products in single precision propose candidates, distances in double precision
-    decide, and a bound on the rounding error certifies that no other row can be nearer. Rows that it cannot certify are
-    searched again in double precision. The answer depends neither on block sizes nor on threads.
+    Exact search is fast: matrix products in single precision propose candidates, distances in double precision decide,
+    and a bound on the rounding error certifies that no other row is nearer. Rows that it cannot certify are searched
+    again in double precision. The result depends neither on block sizes nor on threads.
 
     Parameters
     ----------
@@ -50,37 +65,36 @@ def search_neighbors(
     k : int, default=30
         Neighbours per node.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` scales rows to unit length first, which orders neighbours by angle. The distances are then
-        euclidean ones between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to the steps that follow.
+        ``"cosine"`` scales rows to unit length first, which sorts neighbours by angle. The distances are then euclidean
+        distances between unit vectors, ``sqrt(2 - 2 cos)``: pass ``asbc.normalize(X)`` to the steps that follow.
     queries : (m, d) array or None, default=None
-        Vectors whose neighbours among the rows of X are wanted. None takes the rows of X themselves, none of which is
-        its own neighbour.
+        Vectors whose neighbours among the rows of X are searched. None takes the rows of X, excluding the row itself.
     search : {"exact", "auto", "ivf", "hnsw", "nn_descent"}, default="exact"
-        The kind of search. ``"auto"`` is exact up to 20,000 rows, and by inverted lists above where they cost less.
-        The last three are approximate: inverted lists, a small-world graph (faiss), and nearest-neighbour descent
-        (pynndescent); the last two need ``asbc[scale]``. They may miss neighbours, but never give a wrong distance, and
-        measure their recall on a sample. Where it is not reached there is a :class:`LowRecallWarning`.
+        The kind of search. ``"ivf"`` (inverted lists), ``"hnsw"`` (a small-world graph by faiss) and ``"nn_descent"``
+        (by pynndescent) are approximate; the last two need ``asbc[scale]``. They may miss neighbours, but their
+        distances are exact. They measure their recall on a sample, and raise a :class:`LowRecallWarning` if it is below
+        the target. ``"auto"`` is ``"exact"`` for up to 20,000 rows or queries, and ``"ivf"`` above.
     recall : float, default=0.98
-        The share of the neighbours that approximate search is to find. The exact neighbours of a sample of nodes tell
-        how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes; where exact search would cost less than so
-        many lists, it takes their place.
+        The share of the neighbours that approximate search should find. The exact neighbours of a sample of nodes
+        determine how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes. If the lists of a node would hold
+        more than 15% of all rows, exact search replaces ``"ivf"``.
     **options : int
-        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample``, the nodes that
-        recall is measured on (one of 200, from 500 to 1,000). ``"ivf"``: ``n_lists``, the inverted lists (about
-        2 sqrt(n)); and ``n_probe``, the lists that each node looks at. ``"hnsw"``: ``links`` (32) per node;
+        Options of approximate search. All kinds: ``seed`` (0), which draws samples; and ``sample``, the number of nodes
+        that recall is measured on (n / 200, from 500 to 1,000). ``"ivf"``: ``n_lists``, the number of lists (about
+        2 sqrt(n)); and ``n_probe``, the number of lists that each node scans. ``"hnsw"``: ``links`` (32) per node;
         ``ef_construction`` (100) and ``ef_search``, the candidates kept while building and while searching.
-        ``"nn_descent"``: ``n_trees``, the trees that it starts
-        from. Given ``n_probe`` or ``ef_search``, `recall` decides nothing.
+        ``"nn_descent"``: ``n_trees``, the number of initial trees. `recall` has no effect if ``n_probe`` or
+        ``ef_search`` is given.
 
     Returns
     -------
     Neighbors
-        Of the n rows or m queries, nearest first, equal distances in order of index.
+        Of the n rows or m queries, nearest first, ties in order of index.
 
     See Also
     --------
-    GraphBuilder : searches, and does all the rest.
-    normalize : what ``metric="cosine"`` does to the rows.
+    GraphBuilder : searches for neighbours and builds the graph.
+    normalize : scales rows to unit length, as ``metric="cosine"`` does.
 
     Examples
     --------
@@ -100,56 +114,45 @@ def search_neighbors(
     one_of(metric, "metric", ("euclidean", "cosine"))
     prepare = normalize if metric == "cosine" else as_vectors
     X = prepare(X)
-    Q = None if queries is None else _prepared_queries(queries, X, prepare)
-    if search == "exact" and options:
-        raise ValueError(f"search='exact' has no options; got {', '.join(options)}.")
+    Q = None if queries is None else prepare(queries, "queries")
+    if Q is not None and Q.shape[1] != X.shape[1]:
+        raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
     if search != "exact":
-        return search_approximately(X, k, search, recall=recall, queries=Q, **options)
+        return _search_approximately(X, k, search, Q, recall, **options)
+    if options:
+        raise ValueError(f"search='exact' has no options; got {', '.join(options)}.")
     return search_exactly(X, k, Q)
 
 
-def _prepared_queries(queries, X, prepare):
-    """The queries, checked and, for cosine, normalised, with as many columns as X."""
-    Q = prepare(queries, "queries")
-    if Q.shape[1] != X.shape[1]:
-        raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
-    return Q
-
-
-def search_approximately(
+def _search_approximately(
     X: Floats,
     k: int,
     search: str,
+    queries: Floats | None,
+    recall: float,
     *,
-    recall: float = RECALL,
-    queries: Floats | None = None,
     seed: int = 0,
     sample: int | None = None,
     **options: int,
 ) -> Neighbors:
-    """The approximate kinds of :func:`search_neighbors`, once X and the queries are checked.
-
-    `seed`, `sample` and the `options`, which are those of :data:`OPTIONS`, are explained there.
-    """
+    """The approximate kinds of :func:`search_neighbors`, after X and the queries are checked."""
     n = len(X)
     check_search(search, n, options)
     check_recall(recall)
     seed_number(seed)
     if sample is not None:
         whole_number(sample, "sample", 1)
-    if queries is None:
-        k = check_k(k, n)
-    else:
-        k = check_k(k, n + 1)
-        if search == "nn_descent":
-            raise ValueError(
-                "search='nn_descent' finds the neighbours of the rows of X only; use 'ivf' or 'hnsw' for queries."
-            )
-    asked = None if queries is None else len(queries)
-    index, decision = build_index(X, k, search, options, recall, seed, asked)
-    if index is None:
-        return search_exactly(X, k, queries, decision.outlining)
+    k = check_k(k, n if queries is None else n + 1)
+    if queries is not None and search == "nn_descent":
+        raise ValueError(
+            "search='nn_descent' finds the neighbours of the rows of X only; use 'ivf' or 'hnsw' for queries."
+        )
     source = X if queries is None else queries
+    if search == "auto" and len(source) <= MAX_EXACT_ROWS:
+        return search_exactly(X, k, queries)
+    index, decision = build_index(X, k, search, options, recall, seed)
+    if index is None:
+        return search_exactly(X, k, queries)
     indices = np.empty((len(source), k), np.int64)
     distances = np.empty((len(source), k))
     for start in range(0, len(source), BLOCK_ROWS):
@@ -158,7 +161,7 @@ def search_approximately(
             found = find_rows(X, np.arange(block.start, block.stop), index, k)
         else:
             ids, squared = index.candidates(X, queries[block], None, k)
-            found = _decide(X, queries[block], ids, squared, k, None)
+            found = _choose_nearest(X, queries[block], ids, squared, k, None)
         indices[block], distances[block] = found[:2]
     reached = measure_recall(
         X, source, k, lambda nodes: distances[nodes], among_rows=queries is None, seed=seed, sample=sample
@@ -167,77 +170,170 @@ def search_approximately(
     return Neighbors(indices, distances, first=0 if queries is None else None, recall=reached.value)
 
 
-def build_index(
+def check_recall(recall: Any) -> float:
+    """Return `recall` as a float within (0, 1]."""
+    if not isinstance(recall, Real) or isinstance(recall, bool) or not 0 < float(recall) <= 1:
+        raise ValueError(f"recall must be a number above 0 and at most 1; got {recall!r}.")
+    return float(recall)
+
+
+def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, int]:
+    """Return the options of a search of n rows with defaults; options that recall determines are left out.
+
+    The options of ``"auto"`` are those of ``"ivf"``.
+    """
+    one_of(search, "search", SEARCHES)
+    if not isinstance(options, Mapping):
+        raise TypeError(f"search_options must be a mapping such as {{'n_probe': 16}}; got {options!r}.")
+    kind = "ivf" if search == "auto" else search
+    known = OPTIONS[kind]
+    for name, value in options.items():
+        if name not in known:
+            valid = ", ".join(known) or "none"
+            raise ValueError(f"search={search!r} has no option {name!r}; its options are: {valid}.")
+        if value is not None:
+            whole_number(value, name, MIN_LINKS if name == "links" else 1)
+    filled = {**known, **{name: value for name, value in options.items() if value is not None}}
+    if kind == "ivf":
+        if filled["n_lists"] is None:
+            # With 2 sqrt(n) lists, scanning lists and choosing them cost about the same.
+            filled["n_lists"] = max(1, min(n // 32, 2 ** round(np.log2(2 * np.sqrt(n)))))
+        if filled["n_lists"] > n:
+            raise ValueError(f"n_lists must be at most the number of rows, {n}; got {filled['n_lists']}.")
+        if filled["n_probe"] is not None:
+            filled["n_probe"] = min(int(filled["n_probe"]), int(filled["n_lists"]))
+    if kind == "nn_descent" and filled["n_trees"] is None:
+        filled["n_trees"] = min(32, 5 + round(n**0.25))
+    return {name: int(value) for name, value in filled.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How to search.
+
+    Attributes
+    ----------
+    search : {"exact", "ivf", "hnsw", "nn_descent"}
+    options : mapping
+        All options of that search.
+    target : float or None
+        The recall that they were chosen for; None if the search is exact, or if they were given.
+    """
+
+    search: str
+    options: Mapping[str, int] = field(default_factory=dict)
+    target: float | None = None
+
+
+def decide_lists(
     X: Floats,
     k: int,
     search: str,
-    options: Mapping[str, Any],
-    recall: float = RECALL,
-    seed: int = 0,
-    asked: int | None = None,
-):
-    """An index in memory, which has the method ``candidates(X, vectors, rows, wanted)``, and the decision for it.
+    settings: Mapping[str, int],
+    recall: float,
+    seed: int,
+    centroids: Callable[[], NDArray[np.float32]],
+) -> Decision:
+    """Decide whether to search exactly or by inverted lists, and how many of them each node scans.
 
-    Of the `vectors` (m, d), which are the `rows` (m,) of X or queries if that is None, it proposes about `wanted`
-    candidates each: ids (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them. The
-    index is None where exact search costs less: of all rows together, or of so many queries (`asked`).
+    "auto" is exact for up to MAX_EXACT_ROWS rows. Otherwise lists are used, unless the number of lists that reaches the
+    recall holds more than MAX_SCANNED_SHARE of the rows.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    k : int
+    search : {"auto", "ivf"}
+    settings : mapping
+        As from :func:`check_search`. If it holds ``n_probe``, lists are used as given.
+    recall : float
+    seed : int
+    centroids : function
+        Returns the centroids of the lists; called only if they are needed.
+    """
+    if "n_probe" in settings:
+        return Decision("ivf", settings)
+    if search == "auto" and len(X) <= MAX_EXACT_ROWS:
+        return Decision("exact")
+    n_probe, scanned_share = tune_probes(X, centroids(), k, recall, seed)
+    if scanned_share > MAX_SCANNED_SHARE:
+        return Decision("exact")
+    return Decision("ivf", {**settings, "n_probe": n_probe}, recall)
+
+
+def decide_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float, seed: int, index: HNSW) -> Decision:
+    """Decide how many candidates a small-world graph keeps while searching, by trying it on a sample of nodes."""
+    if "ef_search" in settings:
+        return Decision("hnsw", settings)
+    nodes, _ = tuning_nodes(len(X), seed)
+    vectors = np.ascontiguousarray(X[nodes])
+    exact = exact_distances(X, vectors, k, nodes)[1]
+    for breadth in HNSW_BREADTHS:
+        index.breadth = breadth
+        ids = np.asarray(index.candidates(X, vectors, nodes, k + 1)[0])
+        found = listed_distances(X, vectors, np.where(ids == nodes[:, None], -1, ids))
+        if recall_of(np.sqrt(np.sort(found, axis=1)[:, :k]), exact).value >= recall:
+            break
+    return Decision("hnsw", {**settings, "ef_search": breadth}, recall)
+
+
+def build_index(
+    X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0
+) -> tuple[Any, Decision]:
+    """Build an index in memory; return it and the decision for it. The index is None for exact search.
+
+    An index has a method ``candidates(X, vectors, rows, wanted)``. It proposes about `wanted` candidates for each of
+    the `vectors` (m, d), which are the `rows` (m,) of X, or other vectors if `rows` is None. It returns their ids
+    (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them.
     """
     settings = check_search(search, len(X), options)
     if search in ("auto", "ivf"):
-        lists = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
-        decision = decide_lists(X, k, search, settings, recall, seed, lists, asked)
+        centroids = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
+        decision = decide_lists(X, k, search, settings, recall, seed, centroids)
         if decision.search == "exact":
             return None, decision
-        return InvertedLists.build(X, lists(), decision.options["n_probe"]), decision
+        return InvertedLists.build(X, centroids(), decision.options["n_probe"]), decision
     if search == "hnsw":
         index = HNSW.build(X, settings)
         decision = decide_breadth(X, k, settings, recall, seed, index)
         index.breadth = decision.options["ef_search"]
         return index, decision
     if search == "nn_descent":
-        return Listed(nn_descent_candidates(X, k, settings["n_trees"], seed)), Decision(search, settings, recall)
-    return None, Decision("exact", {})
+        table = CandidateTable(nn_descent_candidates(X, k, settings["n_trees"], seed))
+        return table, Decision(search, settings, recall)
+    return None, Decision("exact")
 
 
-def find_rows(X: Floats, rows: Ids, index, k: int) -> tuple[Ids, NDArray[np.float64], int]:
-    """Neighbours of some rows (m,) of X: indices and distances (m, k), and how many rows had to be searched exactly.
+def find_rows(X: Floats, rows: Ids, index: Any, k: int) -> tuple[Ids, NDArray[np.float64], int]:
+    """Return the neighbours of some rows (m,) of X, and the number of rows that had too few candidates.
 
-    Without an index (None) all rows are searched exactly, and none is counted. A row's answer does not depend on which
-    other rows are asked for together with it.
+    Those are searched exactly, and so are all rows without an index (None), where the number is 0. Indices and
+    distances are (m, k). They do not depend on which rows are searched together.
     """
-    vectors = _take(X, rows)
+    consecutive = len(rows) > 0 and (np.diff(rows) == 1).all()
+    vectors = X[rows[0] : rows[-1] + 1] if consecutive else np.ascontiguousarray(X[rows])
     if index is None:
         return *exact_distances(X, vectors, k, rows), 0
     ids, squared = index.candidates(X, vectors, rows, k + 1)
-    return _decide(X, vectors, ids, squared, k, rows)
+    return _choose_nearest(X, vectors, ids, squared, k, rows)
 
 
-def _take(X: Floats, rows: Ids) -> Floats:
-    """The given rows of X, as a contiguous array."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-        return X[rows[0] : rows[-1] + 1]  # a view: consecutive rows need no copy
-    return np.ascontiguousarray(X[rows])
+def _choose_nearest(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
+    """Return the k nearest candidates by distance and then id, and the number of vectors with too few candidates.
 
-
-def _decide(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
-    """The k nearest of the candidates by distance and then id, and how many vectors had too few candidates.
-
-    Those are searched exactly. `squared` are the candidates' squared distances, the same to the last bit as
-    `listed_distances` gives, or None if the index does not know them. `own` (m,) are the rows of X that the vectors
-    are, or None if they are queries.
+    `squared` are the candidates' squared distances with the bits of :func:`listed_distances`, or None. `own` (m,) are
+    the rows of X that the vectors are, or None if they are not rows of X.
     """
     if squared is None:
         ids = np.sort(np.asarray(ids, np.int64), axis=1)
         if ids.size and (ids[:, 0].min() < -1 or ids[:, -1].max() >= len(X)):
-            raise ValueError(f"the index does not belong to X: it refers to rows beyond the {len(X)} there are.")
+            raise ValueError(f"the index does not belong to X: it refers to rows beyond the {len(X)} rows of X.")
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         squared = listed_distances(X, np.ascontiguousarray(vectors), ids)
-    nobody = np.full(len(ids), -1)
-    ids, distances, _ = settle(squared, ids, nobody if own is None else own, np.full(len(ids), np.inf), 1, k)
+    no_rows = np.full(len(ids), -1)
+    ids, distances, _ = sort_candidates(squared, ids, no_rows if own is None else own, np.full(len(ids), np.inf), 1, k)
     short = np.flatnonzero(ids[:, -1] < 0)
     if len(short):
         found = exact_distances(X, np.ascontiguousarray(vectors[short]), k, None if own is None else own[short])
-        if len(short) == len(ids):
-            return *found, len(short)
         ids[short], distances[short] = found
     return ids, distances, len(short)

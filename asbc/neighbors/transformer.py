@@ -1,4 +1,4 @@
-"""A search for neighbours as a step of a scikit-learn pipeline."""
+"""Nearest-neighbour search as a step of a scikit-learn pipeline."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from asbc.neighbors.options import RECALL
-from asbc.neighbors.search import search_neighbors
+from asbc.neighbors.search import RECALL, search_neighbors
 from asbc.validation import as_vectors, normalize, one_of
 
 
 class NeighborsTransformer(TransformerMixin, BaseEstimator):
     """Sparse matrix of distances to the nearest neighbours, for estimators with ``metric="precomputed"``.
 
-    Each node stands first in its own row, at distance 0, and its k neighbours follow by distance: the form that
-    scikit-learn's own ``KNeighborsTransformer(mode="distance")`` has.
+    Each row starts with the node itself at distance 0, followed by its k neighbours by distance: the format of
+    scikit-learn's ``KNeighborsTransformer(mode="distance")``.
 
     Parameters
     ----------
     k : int, default=30
-        Neighbours per node, the node itself not counted.
+        Neighbours per node, excluding the node itself.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` scales rows to unit length first; distances are then euclidean ones between unit vectors.
+        ``"cosine"`` scales rows to unit length first; distances are then euclidean distances between unit vectors.
     search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
-        How neighbours are found; see :func:`asbc.search_neighbors`.
+        The kind of search; see :func:`asbc.search_neighbors`.
     recall : float, default=0.98
-        The share of the neighbours that approximate search is to find.
+        The share of the neighbours that approximate search should find.
     search_options : mapping or None, default=None
-        Options of the search by name.
+        Options of the search.
 
     Attributes
     ----------
@@ -42,7 +41,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    GraphBuilder : the graph of weights on such neighbours.
+    GraphBuilder : a weighted graph on such neighbours.
 
     Examples
     --------
@@ -79,11 +78,11 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: ArrayLike, y: Any = None) -> sparse.csr_matrix:
-        """Distances among the rows of `X`: (n, n) CSR matrix with k + 1 entries per row."""
+        """Return the distances among the rows of `X`: (n, n) CSR matrix with k + 1 entries per row."""
         return sparse.csr_matrix(self.fit(X, y).neighbors_.to_distances(include_self=True))
 
     def transform(self, X: ArrayLike) -> sparse.csr_matrix:
-        """Distances from unseen points to the nearest k + 1 fitted rows: (m, n) CSR matrix."""
+        """Return the distances from unseen points to the nearest k + 1 fitted rows: (m, n) CSR matrix."""
         check_is_fitted(self)
         queries = self._vectors(X, reset=False)
         found = search_neighbors(self._X, int(self.k) + 1, queries=queries)

@@ -21,7 +21,7 @@ from asbc.builder import METRICS, GraphBuilder
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.extras import needed
-from asbc.neighbors.options import OPTIONS, RECALL, SEARCHES
+from asbc.neighbors.search import OPTIONS, RECALL, SEARCHES
 from asbc.outofcore.arrays import read_json
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.errors import BuildError

@@ -30,10 +30,8 @@ from asbc.checksums import file_crc32
 from asbc.files import whole_path
 from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
 from asbc.neighbors.lists import file_under, train_centroids
-from asbc.neighbors.options import check_search
 from asbc.neighbors.recall import Recall, measure_recall, warn_of_recall
-from asbc.neighbors.search import find_rows
-from asbc.neighbors.tuning import Decision, decide_breadth, decide_lists
+from asbc.neighbors.search import Decision, check_search, decide_breadth, decide_lists, find_rows
 from asbc.outofcore.arrays import (
     GraphFileError,
     open_array,
@@ -283,7 +281,7 @@ class _Build:
         """Write down how to search, unless an earlier start has."""
         path = self.job.scratch / "search.json"
         if not path.is_file():
-            write_json(path, decision.written())
+            write_json(path, asdict(decision))
 
     def _decide_lists(self, settings: Mapping[str, int], seed: int) -> None:
         job, plan = self.job, self.plan
@@ -296,12 +294,7 @@ class _Build:
 
         if not (job.scratch / "search.json").is_file():
             with self.progress.step("tune"):
-                # Blocks are searched apart, so that exact search compares each node with every other.
-                asked = plan["n"]
-                decision = decide_lists(
-                    job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids, asked
-                )
-                self._decided(decision)
+                self._decided(decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids))
         if job.search["search"] == "ivf":
             centroids()
 

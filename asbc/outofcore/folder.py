@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from asbc.bandwidth import Bandwidth
 from asbc.checksums import first_changed
 from asbc.dimension import Dimension
-from asbc.neighbors.external import HNSW, Listed
+from asbc.neighbors.external import HNSW, CandidateTable
 from asbc.neighbors.lists import InvertedLists
 from asbc.neighbors.types import Neighbors
 from asbc.outofcore.arrays import GraphFileError, open_array, read_json, read_notes, read_part
@@ -134,7 +134,7 @@ class BuildFolder:
             except RuntimeError as error:
                 raise GraphFileError(f"{path}: damaged ({error}). {MADE_ANEW}") from error
         if search == "nn_descent":
-            return Listed(self.array("candidates"))
+            return CandidateTable(self.array("candidates"))
         return None
 
 

@@ -9,13 +9,13 @@ from asbc.kernels.lanes import (
     SINGLES,
     any_positive,
     exp,
-    farthest,
     gather,
     lane_min,
     lane_sum,
+    larger_magnitude,
     load,
     load_half,
-    share_of,
+    safe_ratio,
     smaller,
     splat,
     splat_half,
@@ -42,7 +42,7 @@ def _arithmetic(x, y, out):
     store(out, 3 * LANES, a / b)
     store(out, 4 * LANES, sqrt(b * b))
     store(out, 5 * LANES, where_positive(a, splat(1.0), splat(2.0)))
-    store(out, 6 * LANES, farthest(a, b))
+    store(out, 6 * LANES, larger_magnitude(a, b))
     return lane_sum(a), any_positive(a)
 
 
@@ -82,7 +82,7 @@ def test_operators_are_lane_by_lane():
 @njit
 def _singles(x, y, out):
     a, b = load(x, 0), load(y, SINGLES)
-    results = (a + b, a - b, a * b, share_of(a, b), farthest(b, a), splat(x[1]))
+    results = (a + b, a - b, a * b, safe_ratio(a, b), larger_magnitude(b, a), splat(x[1]))
     for place, value in enumerate(results):
         store(out, place * SINGLES, value)
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import average_precision_score
 
 import asbc
-from asbc.kernels.margins import class_weights
+from asbc.kernels.vote import class_weights
 from asbc.learn import source as source_module
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.vote import loo_predict

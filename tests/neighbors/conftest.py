@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from asbc.neighbors import search_neighbors, tuning
+from asbc.neighbors import search, search_neighbors
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +21,6 @@ def exact(X):
 
 
 @pytest.fixture
-def lists_cost_nothing(monkeypatch):
-    """So that lists are searched, though exact search of so few rows takes less time."""
-    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)
+def lists_always(monkeypatch):
+    """Search by lists, however many rows they scan."""
+    monkeypatch.setattr(search, "MAX_SCANNED_SHARE", 1.0)

@@ -86,15 +86,15 @@ def test_cosine_and_float16(X):
 def test_one_pass_or_two_have_the_same_answer(X, monkeypatch):
     found = []
     for many in (0, 10**9):
-        monkeypatch.setattr(lists_module, "MANY_ASKING", many)
+        monkeypatch.setattr(lists_module, "TWO_PASS_QUERIES", many)
         found.append(search_neighbors(X, 12, search="ivf", n_lists=20, n_probe=4))
     assert (found[0].indices == found[1].indices).all() and (found[0].distances == found[1].distances).all()
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("scale", [1e-30, 1e20, 1e60])
 def test_lists_refuse_numbers_whose_squares_single_precision_cannot_hold(X, scale):
-    with pytest.raises(ValueError, match=r"X must spread between 1e-15 and 1e15 for search='ivf'.*Scale it"):
+    with pytest.raises(ValueError, match=r"X must spread between 1e-15 and 1e15 for search='ivf'.*Scale X"):
         asbc.search_neighbors(X.astype(float) * scale, 10, search="ivf")
 
 

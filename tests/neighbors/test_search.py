@@ -15,7 +15,7 @@ from tests.searches import needs_library
 KINDS = ("ivf", "hnsw", pytest.param("nn_descent", marks=pytest.mark.slow))
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("search", KINDS)
 def test_answers_are_legal_and_recall_is_measured(X, exact, search):
     needs_library(search)
@@ -27,7 +27,7 @@ def test_answers_are_legal_and_recall_is_measured(X, exact, search):
     assert exact.recall is None
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("search", KINDS)
 def test_repeatable(X, search):
     needs_library(search)
@@ -35,7 +35,7 @@ def test_repeatable(X, search):
     assert (first.indices == second.indices).all() and (first.distances == second.distances).all()
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("search", KINDS)
 def test_many_duplicates(search):
     needs_library(search)
@@ -46,7 +46,7 @@ def test_many_duplicates(search):
     assert found.recall > 0.9
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 @pytest.mark.parametrize("search", ["ivf", "hnsw"])
 def test_queries(X, search):
     needs_library(search)
@@ -90,7 +90,7 @@ def test_rows_of_another_set_are_refused(X):
         find_rows(X, np.arange(5), Wrong(), 12)
 
 
-@pytest.mark.usefixtures("lists_cost_nothing")
+@pytest.mark.usefixtures("lists_always")
 def test_the_public_function_takes_precomputed_approximate_neighbours(X):
     neighbors = asbc.search_neighbors(X, 30, search="ivf")
     dimension = asbc.dim_mst(X, neighbors)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.neighbors import tuning
-from asbc.neighbors.options import OPTIONS
+from asbc.neighbors import search as search_module
+from asbc.neighbors.search import OPTIONS
 from asbc.outofcore import plan as plan_module
 from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.command import main
@@ -26,21 +26,13 @@ KINDS = [kind for kind in OPTIONS if kind != "exact"]
 @pytest.mark.parametrize("search", KINDS)
 def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, search, monkeypatch):
     needs_library(search)
-    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: 0.0)  # or so few rows are searched exactly
+    monkeypatch.setattr(search_module, "MAX_SCANNED_SHARE", 1.0)  # otherwise few rows are searched exactly
     manifest = build(path, tmp_path / "g", search=search)
     wanted = asbc.search_neighbors(X, 12, search=search)
     found, _ = asbc.load_rows(tmp_path / "g")
     assert (found.indices == wanted.indices).all()
     assert found.recall == manifest["recall"]["value"] == wanted.recall > 0.9
     assert manifest["recall"]["sample"] == 500
-
-
-def test_a_build_reckons_with_exact_search_block_by_block(X, path, tmp_path, monkeypatch):
-    """Where a product serves only one of its rows, lists pay sooner than in memory."""
-    costs = [tuning.cost_of_exact(*X.shape, asked) for asked in (None, len(X))]
-    monkeypatch.setattr(tuning, "cost_of_lists", lambda *_: tuning.LISTS_WORTH * np.mean(costs))
-    assert asbc.search_neighbors(X, 12, search="ivf").recall is None
-    assert build(path, tmp_path / "g", search="ivf")["recall"]["value"] > 0.9
 
 
 def test_poor_recall_is_said(path, tmp_path):
