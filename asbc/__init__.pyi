@@ -26,22 +26,28 @@ from .learn.points import UnreachedWarning, UnseenClassWarning
 from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from .outofcore.driver import build_graph
 from .outofcore.storage import load_graph, load_nodes, load_rows
+from .rows import row_weights
 from .validation import normalize
 from .version import __version__
 from .weights import (
+    NNK,
+    Blend,
     EmptyRowWarning,
-    blend_weights,
+    Gaussian,
+    Uniform,
+    Weights,
     gaussian_weights,
     nnk_weights,
     normalize_weights,
-    row_weights,
     sharpen,
     uniform_weights,
 )
 
 __all__ = [
+    "NNK",
     "Bandwidth",
     "BandwidthChoice",
+    "Blend",
     "ConstantNeighborhoodWarning",
     "DensityNormalized",
     "Description",
@@ -50,6 +56,7 @@ __all__ = [
     "Duplicates",
     "EmptyRowWarning",
     "Fixed",
+    "Gaussian",
     "GraphBuilder",
     "GraphClassifier",
     "LabelIssues",
@@ -61,10 +68,11 @@ __all__ = [
     "Perplexity",
     "SelfTuning",
     "SpectralBandwidth",
+    "Uniform",
     "UnreachedWarning",
     "UnseenClassWarning",
+    "Weights",
     "__version__",
-    "blend_weights",
     "build_graph",
     "describe",
     "dim_mst",

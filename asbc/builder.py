@@ -1,4 +1,4 @@
-"""The estimator that goes the whole way from vectors to a graph."""
+"""The estimator that turns vectors into a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from asbc.bandwidth import Bandwidth, SpectralBandwidth
+from asbc.bandwidth import Bandwidth
+from asbc.bandwidth.rule import find_rule
 from asbc.dimension import ESTIMATORS, Dimension
 from asbc.graph import SYMMETRIES, to_graph
 from asbc.neighbors.given import given_neighbors
@@ -33,7 +34,7 @@ from asbc.validation import (
     true_or_false,
     whole_number,
 )
-from asbc.weights import KINDS, normalize_weights, sharpen
+from asbc.weights import Weights, find_weights, normalize_weights, sharpen
 
 METRICS = ("euclidean", "cosine")
 
@@ -41,22 +42,25 @@ METRICS = ("euclidean", "cosine")
 class GraphBuilder(TransformerMixin, BaseEstimator):
     """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
 
-    It is a scikit-learn estimator: it can be cloned, stand in a pipeline, and have its parameters searched.
+    It is a scikit-learn estimator: it can be cloned, used in a pipeline, and have its parameters searched.
 
     Parameters
     ----------
-    weights : {"nnk", "gaussian", "blend", "uniform"}, default="nnk"
-        How neighbours are weighted: by non-negative kernel regression (:func:`nnk_weights`), by the Gaussian kernel,
-        half by each (:func:`blend_weights`), or equally. ``"uniform"`` is the plain kNN graph, which needs no
-        bandwidth.
-    bandwidth : Bandwidth or None, default=None
-        The rule for sigma; None takes ``SpectralBandwidth()``.
+    weights : {"nnk", "gaussian", "blend", "uniform"} or Weights, default="nnk"
+        How neighbours are weighted: by non-negative kernel regression (:class:`NNK`), by the Gaussian kernel
+        (:class:`Gaussian`), by the mean of both (:class:`Blend`), or equally (:class:`Uniform`). ``"uniform"`` is the
+        plain kNN graph, which needs no bandwidth. A name is short for a rule with its default parameters.
+    bandwidth : str or Bandwidth, default="spectral"
+        The rule for sigma: ``"spectral"``, ``"perplexity"``, ``"self_tuning"``, ``"density"``, ``"log_log"``,
+        ``"dimension_matching"``, ``"max_min"``, ``"fixed"``, ``"median_spectral"``, or a rule such as
+        ``SpectralBandwidth(gamma=0.5)``. In a rule given by name, k_mle is 10, or k_cand if that is smaller.
     sharpen : bool, default=False
         Whether to raise each row to a power that falls with its bandwidth; see :func:`sharpen`.
     k_cand : int, default=30
         Candidate neighbours per node, at least 8.
     k_min : int, default=6
-        The least number of neighbours per node with NNK weights; 0 for no such floor.
+        For ``"nnk"`` and ``"blend"``: the number of neighbours up to which a row is filled with the nearest ones, see
+        :func:`nnk_weights`; 0 to switch it off. A rule such as ``NNK(k_min=0)`` has its own.
     symmetrize : {"max", "mean", None}, default="max"
         How the weights of the two directions of an edge become one; None leaves the graph directed.
     metric : {"euclidean", "cosine"}, default="euclidean"
@@ -107,8 +111,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        weights: str = "nnk",
-        bandwidth: Bandwidth | None = None,
+        weights: str | Weights = "nnk",
+        bandwidth: str | Bandwidth = "spectral",
         sharpen: bool = False,
         *,
         k_cand: int = 30,
@@ -258,23 +262,22 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
     def _solve(self, X, neighbors, fitted=None) -> Rows:
         """Dimension, bandwidth and weights of nodes; of queries, if `fitted`, the choice on the rows of X, is given."""
-        if self.weights == "uniform":
-            return solve_rows(X, neighbors, weights=self.weights)
-        if fitted is None:
-            self._dimension = self.dimension_estimate()
-            if not self._dimension.local:  # resolved now and kept, because queries need to look up the fitted rows
+        weights = self.weight_rule()
+        bandwidth = self.bandwidth_rule() if weights.uses_bandwidth else None
+        if neighbors.first is not None:  # fitting: keep what queries need to look up in the fitted rows
+            self._dimension = self.dimension_estimate() if bandwidth or weights.uses_dimension else None
+            if self._dimension is not None and not self._dimension.local:
                 self._dimension = self._dimension.resolve(self._dimension.summarize(neighbors))
         rows = solve_rows(
             X,
             neighbors,
             dimension=self._dimension,
-            bandwidth=self.bandwidth_rule(),
-            weights=self.weights,
-            k_min=self.k_min,
+            bandwidth=bandwidth,
+            weights=weights,
             seed=self._seed,
             fitted=fitted,
         ).completed()
-        if self.sharpen:
+        if self.sharpen and bandwidth is not None:
             assert rows.choice is not None and rows.weights is not None
             reference = rows.choice if fitted is None else fitted
             center = float(np.median(reference.sigma))
@@ -282,7 +285,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return rows
 
     def dimension_estimate(self) -> Dimension:
-        """The estimate of dimension that the parameters describe.
+        """Return the estimate of dimension that the parameters describe.
 
         Returns
         -------
@@ -302,16 +305,16 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return Dimension(self.dimension, n_rep=self.n_rep, k=min(10, int(self.k_cand)))
 
     def bandwidth_rule(self) -> Bandwidth:
-        """The rule for sigma: the parameter `bandwidth`, or the default rule where that is None.
+        """Return the rule for sigma: the parameter `bandwidth`, or the rule that it names.
 
         Returns
         -------
         Bandwidth
-            By default ``SpectralBandwidth()``, its k_mle lowered to k_cand where there are fewer than ten candidates.
+            In a rule given by name, k_mle is at most k_cand.
 
         See Also
         --------
-        GraphBuilder.dimension_estimate : the dimension that the rule matches.
+        GraphBuilder.dimension_estimate : the dimension that the rule uses.
 
         Examples
         --------
@@ -321,7 +324,27 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         >>> asbc.GraphBuilder(bandwidth=asbc.Fixed(0.5)).bandwidth_rule()
         Fixed(value=0.5)
         """
-        return SpectralBandwidth(k_mle=min(10, int(self.k_cand))) if self.bandwidth is None else self.bandwidth
+        return find_rule(self.bandwidth, Bandwidth, "bandwidth", k=self.k_cand)
+
+    def weight_rule(self) -> Weights:
+        """Return the rule for weights: the parameter `weights`, or the rule that it names.
+
+        Returns
+        -------
+        Weights
+            A rule given by name has the builder's `k_min`.
+
+        See Also
+        --------
+        GraphBuilder.bandwidth_rule : the rule for sigma.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.GraphBuilder("blend", k_min=3).weight_rule()
+        Blend(k_min=3)
+        """
+        return find_weights(self.weights, self.k_min)
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
         X = plain_array(X)
@@ -332,7 +355,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         return normalize(X) if self.metric == "cosine" else as_vectors(X)
 
     def check_parameters(self) -> None:
-        """Refuse parameters that cannot work, before any work is done.
+        """Raise an error for parameters that cannot work, before any computation.
 
         See Also
         --------
@@ -346,21 +369,18 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         ...
         ValueError: k_cand must be a whole number of at least 8; got 3.
         """
-        one_of(self.weights, "weights", KINDS)
         one_of(self.symmetrize, "symmetrize", SYMMETRIES)
         one_of(self.metric, "metric", METRICS)
         one_of(self.dimension, "dimension", ESTIMATORS)
-        if self.bandwidth is not None and not isinstance(self.bandwidth, Bandwidth):
-            raise TypeError(
-                f"bandwidth must be a rule such as asbc.SpectralBandwidth() or asbc.Fixed(0.5); got {self.bandwidth!r}."
-            )
+        true_or_false(self.sharpen, "sharpen")
         k_cand = whole_number(self.k_cand, "k_cand", 8)
-        if self.weights != "uniform":
-            self.bandwidth_rule().check_parameters(k_cand)
         whole_number(self.k_min, "k_min", 0, k_cand, "the candidates of a node")
+        weights, bandwidth = self.weight_rule(), self.bandwidth_rule()
+        weights.check_parameters(k_cand)
+        if weights.uses_bandwidth:
+            bandwidth.check_parameters(k_cand)
         whole_number(self.n_rep, "n_rep", 1, MOST_REPETITIONS)
         check_recall(self.recall)
         check_search(self.search, 2**40, self.search_options or {})
-        true_or_false(self.sharpen, "sharpen")
         if not (self.random_state is None or isinstance(self.random_state, np.random.RandomState)):
             seed_number(self.random_state, "random_state", "or a RandomState, or None")

@@ -1,4 +1,4 @@
-"""How much each neighbour counts.
+"""Weights of neighbours: functions, and the rules by which a graph is built.
 
 Weights are (n, k) arrays in the order of ``neighbors.indices``. Rows need not sum to 1 unless a function says so.
 """
@@ -6,19 +6,23 @@ Weights are (n, k) arrays in the order of ``neighbors.indices``. Rows need not s
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
-from asbc.bandwidth.choice import BandwidthChoice
-from asbc.bandwidth.perplexity import Perplexity
+from asbc.bandwidth import BandwidthChoice, Perplexity
+from asbc.bandwidth.rule import find_rule, split_constant
 from asbc.kernels.nnk import nnk_rows
 from asbc.neighbors.types import Neighbors, check_type, neighborhoods, vectors_for
 from asbc.validation import one_of, positive_number, real_array, sigma_per_node, weight_rows, whole_number
 
 Matrix = NDArray[np.float64]
 
-KINDS = ("uniform", "gaussian", "nnk", "blend")
+SOLVERS = ("exact", "reference")
 
 
 class EmptyRowWarning(UserWarning):
@@ -26,7 +30,7 @@ class EmptyRowWarning(UserWarning):
 
     See Also
     --------
-    row_weights : gives it.
+    row_weights : issues this warning.
 
     Examples
     --------
@@ -165,10 +169,10 @@ def nnk_weights(
     >>> neighbors.indices[0], weights[0] > 0
     (array([1, 3, 2]), array([ True,  True, False]))
     """
-    one_of(solver, "solver", ("exact", "reference"))
+    one_of(solver, "solver", SOLVERS)
     vectors = vectors_for(X, neighbors)
     sigma = sigma_per_node(sigma, neighbors.n)
-    k_min = whole_number(k_min, "k_min", 0, neighbors.k, "the candidates of a node")
+    k_min = _check_k_min(k_min, neighbors.k)
     out = np.empty((neighbors.n, neighbors.k))
     for rows, pairs in neighborhoods(vectors, neighbors):
         squared = neighbors.distances[rows] ** 2
@@ -176,116 +180,219 @@ def nnk_weights(
     return out
 
 
-def row_weights(
-    kind: str,
-    X: ArrayLike | None,
-    neighbors: Neighbors,
-    choice: BandwidthChoice | None,
-    *,
-    k_min: int = 6,
-    fitted: BandwidthChoice | None = None,
-) -> Matrix:
-    """Weights of one kind at a choice of bandwidths, with whatever reweighting the choice asks for.
+@dataclass(frozen=True)
+class Neighborhoods:
+    """A block of nodes as a :class:`Weights` rule gets it.
 
-    Parameters
+    Attributes
     ----------
-    kind : {"uniform", "gaussian", "nnk", "blend"}
-        How neighbours are weighted; ``"uniform"`` ignores `choice`.
-    X : (N, d) array or None
-        The vectors. "nnk" and "blend" need them, unless `neighbors` carries the distances within neighbourhoods.
     neighbors : Neighbors
-        The neighbours of n nodes, k per node.
+        The neighbours of n nodes, k per node, with the distances among them if the rule has ``uses_pairs``.
     choice : BandwidthChoice or None
-        The bandwidths of the n nodes, as a rule selects them; None is enough for ``"uniform"``.
-    k_min : int, default=6
-        The least number of positive weights per row, for ``"nnk"``; see :func:`nnk_weights`.
-    fitted : BandwidthChoice or None, default=None
-        The choice on all rows of X, where `neighbors` and `choice` are those of queries or of some of the rows.
-        None if `choice` is that of all rows of X.
+        The bandwidths of the n nodes, if the rule has ``uses_bandwidth``.
+    dimension : (n,) array or None
+        The intrinsic dimension around each node, if the rule has ``uses_dimension``.
+    fitted : BandwidthChoice or None
+        The bandwidths of all rows of X, in which the rule looks up those of neighbours.
+    """
 
-    Returns
-    -------
-    (n, k) float64
-        0 or more; rows are not normalised.
+    neighbors: Neighbors
+    choice: BandwidthChoice | None = None
+    dimension: NDArray[np.float64] | None = None
+    fitted: BandwidthChoice | None = None
+
+
+class Weights(BaseEstimator):
+    """Base class of weight rules; derive from it to add your own.
+
+    A rule turns a block of nodes and their neighbours into rows of weights. It works in :class:`asbc.GraphBuilder`, in
+    experiments and in ``asbc-build``.
+
+    Attributes
+    ----------
+    uses_bandwidth : bool
+        Whether the rule needs bandwidths.
+    uses_dimension : bool
+        Whether the rule itself needs the dimension.
+    uses_pairs : bool
+        Whether the rule needs the distances among a node's neighbours.
+    presets : dict
+        Names by which the rule can be given as a string, each with the parameters that it sets.
 
     See Also
     --------
-    uniform_weights, gaussian_weights, nnk_weights : the weights of each kind.
-    to_graph : makes a graph of them.
+    NNK, Gaussian, Blend, Uniform : the rules there are.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> class InverseDistance(asbc.Weights):
+    ...     def rows(self, block):
+    ...         return 1.0 / np.maximum(block.neighbors.distances, 1e-12)
+    >>> asbc.row_weights(InverseDistance(), None, asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)).round(2)
+    array([[1.  , 0.33],
+           [1.  , 0.5 ],
+           [0.5 , 0.33]])
+    """
+
+    uses_bandwidth: bool = False
+    uses_dimension: bool = False
+    uses_pairs: bool = False
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def check_parameters(self, k: int) -> None:
+        """Raise an error for parameters that cannot work, before any search. A rule with parameters overrides it.
+
+        Parameters
+        ----------
+        k : int
+            Candidate neighbours per node.
+
+        See Also
+        --------
+        GraphBuilder.check_parameters : calls it.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> asbc.NNK(k_min=31).check_parameters(k=30)
+        Traceback (most recent call last):
+        ...
+        ValueError: k_min must be a whole number from 0 to 30, the candidates of a node; got 31.
+        """
+
+    def rows(self, block: Neighborhoods) -> Matrix:
+        """Return the weights of the neighbours of a block of nodes.
+
+        Parameters
+        ----------
+        block : asbc.weights.Neighborhoods
+            The neighbours of n nodes, k per node, with what else the rule asks for.
+
+        Returns
+        -------
+        (n, k) array
+            Finite and at least 0; rows need not sum to 1.
+
+        See Also
+        --------
+        row_weights : what to call; it prepares the blocks.
+
+        Examples
+        --------
+        >>> import asbc
+        >>> from asbc.weights import Neighborhoods
+        >>> asbc.Uniform().rows(Neighborhoods(asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)))
+        array([[1., 1.],
+               [1., 1.],
+               [1., 1.]])
+        """
+        raise TypeError(f"{type(self).__name__} has no rows(); a rule for weights must define it.")
+
+
+class Uniform(Weights):
+    """Equal weights, those of a plain kNN graph: ``weights="uniform"``.
+
+    See Also
+    --------
+    uniform_weights : the same as a function.
 
     Examples
     --------
     >>> import asbc
-    >>> X = [[0.0], [1.0], [3.0]]
-    >>> neighbors = asbc.search_neighbors(X, k=2)
-    >>> choice = asbc.Fixed(1.0).select(X, neighbors)
-    >>> asbc.row_weights("gaussian", X, neighbors, choice).round(2)
-    array([[0.61, 0.01],
-           [0.61, 0.14],
-           [0.14, 0.01]])
+    >>> asbc.GraphBuilder(asbc.Uniform(), k_cand=8).fit([[i] for i in range(1, 20)]).weights_[0]
+    array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
     """
-    one_of(kind, "kind", ("uniform", "gaussian", "nnk"))
-    if kind == "uniform":
-        return uniform_weights(neighbors)
-    if choice is None:
-        raise ValueError(f"choice is needed for {kind!r} weights: pass what a bandwidth rule selects; got None.")
-    if not isinstance(choice, BandwidthChoice):
-        raise TypeError(f"choice must be asbc.BandwidthChoice, as a rule selects it; got {type(choice).__name__}.")
-    fitted = choice if fitted is None else fitted
-    if not isinstance(fitted, BandwidthChoice):
-        raise TypeError(f"fitted must be asbc.BandwidthChoice, as a rule selects it; got {type(fitted).__name__}.")
-    if kind == "nnk":
-        weights = nnk_weights(X, neighbors, choice.sigma, k_min=k_min)
-    else:
-        weights = gaussian_weights(neighbors, choice.sigma, neighbor_sigma=fitted.sigma if choice.mutual else None)
-    if choice.reweight is not None and fitted.reweight is not None:
-        own, others = real_array(choice.reweight, "choice.reweight"), real_array(fitted.reweight, "fitted.reweight")
-        last = int(neighbors.indices.max())
-        if own.shape != (neighbors.n,) or others.ndim != 1 or len(others) <= last:
-            raise ValueError(
-                f"choice and fitted must have one reweight per node, {neighbors.n} and more than {last}; "
-                f"got shapes {own.shape} and {others.shape}."
-            )
-        weights *= own[:, None] * others[neighbors.indices]
-    warn_of_empty_rows(count_empty(weights), neighbors.n)
-    return weights
+
+    presets: ClassVar = {"uniform": {}}
+
+    def rows(self, block):
+        return uniform_weights(block.neighbors)
 
 
-def blend_weights(
-    neighbors: Neighbors,
-    dimension: ArrayLike | None,
-    choice: BandwidthChoice,
-    *,
-    k_min: int = 6,
-    fitted: BandwidthChoice | None = None,
-) -> Matrix:
-    """Half NNK weights at the bandwidth chosen, half Gaussian ones that count as twice the dimension in neighbours.
-
-    NNK keeps the few neighbours that are needed and is best in votes; Gaussian weights with :class:`Perplexity` spread
-    over more of them and carry few labels further. The mean of the two, each normalised, is never far from the better.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of n nodes, with the distances within neighbourhoods, as ``asbc.neighbors.types.with_pairs`` adds them.
-    dimension : (n,) array
-        Local intrinsic dimension, for the Gaussian half.
-    choice : BandwidthChoice
-        The bandwidths of the NNK half.
-    k_min : int, default=6
-        The least number of neighbours per node that NNK keeps; see :func:`nnk_weights`.
-    fitted : BandwidthChoice or None, default=None
-        The choice on the rows of X, where `neighbors` and `choice` belong to queries.
-
-    Returns
-    -------
-    (n, k) array
-        Rows sum to 1.
+class Gaussian(Weights):
+    """Gaussian weights at the bandwidth of each node: ``weights="gaussian"``.
 
     See Also
     --------
-    GraphBuilder : with ``weights="blend"`` it does all the steps.
-    nnk_weights, gaussian_weights : the two halves.
+    gaussian_weights : the same as a function.
+    Perplexity : the bandwidth rule for dense weights.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> asbc.GraphBuilder(asbc.Gaussian(), "perplexity").fit(X).weights_.shape
+    (100, 30)
+    """
+
+    uses_bandwidth = True
+    presets: ClassVar = {"gaussian": {}}
+
+    def rows(self, block):
+        fitted = block.choice if block.fitted is None else block.fitted
+        neighbor_sigma = fitted.sigma if block.choice.mutual else None
+        weights = gaussian_weights(block.neighbors, block.choice.sigma, neighbor_sigma=neighbor_sigma)
+        return _reweighted(weights, block)
+
+
+class NNK(Weights):
+    """Weights of non-negative kernel regression at the bandwidth of each node: ``weights="nnk"``.
+
+    Parameters
+    ----------
+    k_min : int, default=6
+        The number of neighbours up to which a row is filled with the nearest ones; see :func:`nnk_weights`.
+    solver : {"exact", "reference"}, default="exact"
+        See :func:`nnk_weights`.
+
+    See Also
+    --------
+    nnk_weights : the same as a function.
+    SpectralBandwidth : the bandwidth rule for NNK weights.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> sparse = asbc.GraphBuilder(asbc.NNK(k_min=0)).fit(X)
+    >>> bool((sparse.weights_ > 0).sum(axis=1).mean() < 6)  # of 30 candidates
+    True
+    """
+
+    uses_bandwidth = True
+    uses_pairs = True
+    presets: ClassVar = {"nnk": {}}
+
+    def __init__(self, k_min: int = 6, solver: str = "exact"):
+        self.k_min = k_min
+        self.solver = solver
+
+    def check_parameters(self, k):
+        _check_k_min(self.k_min, k)
+        one_of(self.solver, "solver", SOLVERS)
+
+    def rows(self, block):
+        weights = nnk_weights(None, block.neighbors, block.choice.sigma, k_min=self.k_min, solver=self.solver)
+        return _reweighted(weights, block)
+
+
+class Blend(Weights):
+    """Mean of NNK weights and Gaussian weights with the perplexity rule: ``weights="blend"``.
+
+    NNK keeps the few neighbours that are needed and is best in votes. Gaussian weights with :class:`Perplexity` spread
+    over more neighbours and are best in propagation. The mean of the two, each normalised, is close to the better one.
+
+    Parameters
+    ----------
+    k_min : int, default=6
+        Of the NNK half; see :func:`nnk_weights`.
+    beta : float, default=2.0
+        Of the Gaussian half: effective neighbours as a multiple of the dimension; see :class:`Perplexity`.
+
+    See Also
+    --------
+    NNK, Gaussian : the two halves.
 
     Examples
     --------
@@ -295,9 +402,62 @@ def blend_weights(
     >>> builder.weights_.shape, bool(np.allclose(builder.weights_.sum(axis=1), 1))
     ((60, 10), True)
     """
-    kernel = row_weights("nnk", None, neighbors, choice, k_min=k_min, fitted=fitted)
-    sigma, _ = Perplexity().sigma(neighbors, dimension)
-    return (normalize_weights(kernel) + normalize_weights(gaussian_weights(neighbors, sigma))) / 2.0
+
+    uses_bandwidth = True
+    uses_dimension = True
+    uses_pairs = True
+    presets: ClassVar = {"blend": {}}
+
+    def __init__(self, k_min: int = 6, beta: float = 2.0):
+        self.k_min = k_min
+        self.beta = beta
+
+    def check_parameters(self, k):
+        _check_k_min(self.k_min, k)
+        Perplexity(self.beta).check_parameters(k)
+
+    def rows(self, block):
+        rule = Perplexity(self.beta)
+        choice, _ = split_constant(rule.choose(None, block.neighbors, block.dimension), block.neighbors)
+        halves = NNK(self.k_min).rows(block), gaussian_weights(block.neighbors, choice.sigma)
+        return (normalize_weights(halves[0]) + normalize_weights(halves[1])) / 2.0
+
+
+class FunctionWeights(Weights):
+    """Weights by a function from :class:`Neighbors` to an (n, k) array."""
+
+    def __init__(self, function: Callable[[Neighbors], Matrix]):
+        self.function = function
+
+    def rows(self, block):
+        return self.function(block.neighbors)
+
+
+def find_weights(weights: Any, k_min: int = 6) -> Weights:
+    """Return the rule that a rule, a name or a function stands for; `k_min` is for rules given by name."""
+    if callable(weights) and not isinstance(weights, type):
+        return FunctionWeights(weights)
+    return find_rule(weights, Weights, "weights", k_min=k_min)
+
+
+def _check_k_min(k_min: Any, k: int) -> int:
+    return whole_number(k_min, "k_min", 0, k, "the candidates of a node")
+
+
+def _reweighted(weights: Matrix, block: Neighborhoods) -> Matrix:
+    """Multiply weights by the factors of both nodes, if the bandwidth rule has any."""
+    choice, fitted = block.choice, block.fitted
+    fitted = choice if fitted is None else fitted
+    if choice is None or fitted is None or choice.reweight is None or fitted.reweight is None:
+        return weights
+    own, others = real_array(choice.reweight, "choice.reweight"), real_array(fitted.reweight, "fitted.reweight")
+    last = int(block.neighbors.indices.max())
+    if own.shape != (len(weights),) or others.ndim != 1 or len(others) <= last:
+        raise ValueError(
+            f"choice and fitted must have one reweight per node, {len(weights)} and more than {last}; "
+            f"got shapes {own.shape} and {others.shape}."
+        )
+    return weights * (own[:, None] * others[block.neighbors.indices])
 
 
 def count_empty(weights: Matrix) -> int:

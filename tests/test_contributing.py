@@ -77,10 +77,13 @@ def test_a_bandwidth_rule(tmp_path, monkeypatch):
 
 
 def test_a_kind_of_weights(tmp_path):
+    np.save(tmp_path / "vectors.npy", curved_clouds()[0])
     follow("a kind of weights", tmp_path)
     table = collect(tmp_path / "outputs")
     assert set(table["method"]) == {"knn", "inverse"}
-    assert set(table.loc[table["method"] == "inverse", "weights"]) == {"inverse_distance"}
+    assert set(table.loc[table["method"] == "inverse", "weights"]) == {"InverseDistance"}
+    neighbors, weights = asbc.load_rows(tmp_path / "graph")
+    np.testing.assert_allclose(weights, asbc.normalize_weights(1 / neighbors.distances))
 
 
 def test_a_task(tmp_path):

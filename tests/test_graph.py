@@ -226,7 +226,7 @@ def test_read_only_memory_map(tmp_path, clouds):
 @pytest.mark.parametrize(
     "parameters, error, message",
     [
-        ({"weights": "knn"}, ValueError, "weights must be 'uniform', 'gaussian', 'nnk' or 'blend'; got 'knn'"),
+        ({"weights": "nkk"}, ValueError, "weights must be 'blend', .*; got 'nkk'. Did you mean 'nnk'?"),
         ({"k_cand": 7}, ValueError, "k_cand must be a whole number of at least 8; got 7"),
         ({"k_cand": 240}, ValueError, "k_cand=240 neighbours need more than 240 nodes; got n_samples = 240"),
         (
@@ -242,7 +242,7 @@ def test_read_only_memory_map(tmp_path, clouds):
         ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
         ({"metric": "l1"}, ValueError, "metric must be 'euclidean' or 'cosine'; got 'l1'"),
         ({"dimension": "pca"}, ValueError, "dimension must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'"),
-        ({"bandwidth": 0.5}, TypeError, r"bandwidth must be a rule such as asbc.SpectralBandwidth\(\).*got 0.5"),
+        ({"bandwidth": 0.5}, TypeError, r"bandwidth must be .*, an instance of asbc.Bandwidth; got 0.5"),
         ({"bandwidth": asbc.SpectralBandwidth(gamma=0)}, ValueError, "gamma must be a positive number; got 0"),
         ({"bandwidth": asbc.Fixed(0)}, ValueError, "value must be a positive number; got 0"),
     ],

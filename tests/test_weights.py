@@ -1,7 +1,10 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
 import asbc
+from asbc.evaluate import Method, Sample
 from tests import twins
 
 
@@ -132,9 +135,11 @@ def test_other_bad_arguments(geometry, choice):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
     with pytest.raises(ValueError, match="solver must be 'exact' or 'reference'; got 'fast'"):
         asbc.nnk_weights(X, neighbors, 1.0, solver="fast")
-    with pytest.raises(ValueError, match="kind must be 'uniform', 'gaussian' or 'nnk'; got 'knn'"):
-        asbc.row_weights("knn", X, neighbors, choice)
-    with pytest.raises(ValueError, match="choice is needed for 'nnk' weights"):
+    with pytest.raises(ValueError, match=r"weights must be 'blend', .*got 'nkk'\. Did you mean 'nnk'\?"):
+        asbc.row_weights("nkk", X, neighbors, choice)
+    with pytest.raises(TypeError, match=r"weights must be 'blend', .*got 3"):
+        asbc.row_weights(3, X, neighbors, choice)
+    with pytest.raises(ValueError, match="a bandwidth choice is needed for NNK"):
         asbc.row_weights("nnk", X, neighbors, None)
     with pytest.raises(TypeError, match=r"choice must be asbc\.BandwidthChoice.*got Neighbors"):
         asbc.row_weights("nnk", X, neighbors, neighbors)
@@ -150,3 +155,58 @@ def test_other_bad_arguments(geometry, choice):
     for call in (asbc.uniform_weights, lambda n: asbc.gaussian_weights(n, 1.0)):
         with pytest.raises(TypeError, match=r"neighbors must be asbc\.Neighbors.*got NoneType"):
             call(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("uniform", asbc.Uniform()),
+        ("gaussian", asbc.Gaussian()),
+        ("nnk", asbc.NNK(k_min=4)),
+        ("blend", asbc.Blend(k_min=4)),
+    ],
+)
+def test_a_name_is_short_for_a_rule_everywhere(geometry, choice, name, rule):
+    X, neighbors, dimension = geometry
+    wanted = asbc.row_weights(name, X, neighbors, choice, dimension=dimension, k_min=4)
+    np.testing.assert_array_equal(asbc.row_weights(rule, X, neighbors, choice, dimension=dimension), wanted)
+    for weights in (name, rule):
+        builder = asbc.GraphBuilder(weights, k_min=4, metric="euclidean").fit(X)
+        np.testing.assert_array_equal(builder.weights_, asbc.normalize_weights(wanted))
+        sample = Sample(X, None, search=partial(asbc.search_neighbors, k=30), k_min=4)
+        found = sample.weights(Method(weights, "spectral"))
+        np.testing.assert_array_equal(found, asbc.normalize_weights(wanted))
+    assert Method(rule, "spectral").kind == name
+
+
+def test_blend_is_the_mean_of_its_halves(geometry, choice):
+    X, neighbors, dimension = geometry
+    sigma = asbc.Perplexity(beta=1.5).select(X, neighbors, dimension).sigma
+    halves = asbc.nnk_weights(X, neighbors, choice.sigma), asbc.gaussian_weights(neighbors, sigma)
+    wanted = sum(asbc.normalize_weights(half) for half in halves) / 2
+    found = asbc.row_weights(asbc.Blend(beta=1.5), X, neighbors, choice, dimension=dimension)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match="dimension is needed by this rule"):
+        asbc.row_weights("blend", X, neighbors, choice)
+
+
+def test_a_rule_of_your_own_works_in_the_builder_and_is_checked(geometry):
+    X, neighbors, _ = geometry
+
+    class Power(asbc.Weights):
+        def __init__(self, power=1.0):
+            self.power = power
+
+        def rows(self, block):
+            return block.neighbors.distances**-self.power
+
+    builder = asbc.GraphBuilder(Power(2.0), metric="euclidean").fit(X)
+    np.testing.assert_allclose(builder.weights_, asbc.normalize_weights(neighbors.distances**-2.0))
+    assert builder.bandwidth_ is None and builder.transform(X[:3] + 0.01).shape == (3, 240)
+
+    class Wrong(asbc.Weights):
+        def rows(self, block):
+            return -block.neighbors.distances
+
+    with pytest.raises(ValueError, match="weights must be finite and at least 0; node 0 has -"):
+        asbc.row_weights(Wrong(), X, neighbors)

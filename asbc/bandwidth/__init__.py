@@ -1,33 +1,14 @@
-"""How wide the kernel is around each node: one class per rule.
+"""Bandwidth rules: how wide the kernel is around each node.
 
-Every rule has ``select(X, neighbors, dimension)``, which gives a :class:`BandwidthChoice`, and
-``extend(choice, X, neighbors, dimension)``, which carries a choice made on X over to unseen points.
+``rule.select(X, neighbors, dimension)`` returns a :class:`BandwidthChoice`. Module `rule` holds the protocol,
+`spectral` the rule of the paper, `perplexity` the rule for dense weights, and `classical` the rules that the paper
+compares with. Each module lists its public names in ``__all__``.
 """
 
-from asbc.bandwidth.choice import BandwidthChoice
-from asbc.bandwidth.density import DensityNormalized
-from asbc.bandwidth.fixed import Fixed
-from asbc.bandwidth.log_log import DimensionMatching, LogLog
-from asbc.bandwidth.perplexity import Perplexity
-from asbc.bandwidth.report import effective_rank, report_at
-from asbc.bandwidth.resolved import OneEach, OneForAll
-from asbc.bandwidth.rule import Bandwidth, ConstantNeighborhoodWarning
-from asbc.bandwidth.self_tuning import SelfTuning
-from asbc.bandwidth.spectral import SpectralBandwidth
+from asbc.bandwidth import classical, perplexity, rule, spectral
+from asbc.bandwidth.classical import *  # noqa: F403
+from asbc.bandwidth.perplexity import *  # noqa: F403
+from asbc.bandwidth.rule import *  # noqa: F403
+from asbc.bandwidth.spectral import *  # noqa: F403
 
-__all__ = [
-    "Bandwidth",
-    "BandwidthChoice",
-    "ConstantNeighborhoodWarning",
-    "DensityNormalized",
-    "DimensionMatching",
-    "Fixed",
-    "LogLog",
-    "OneEach",
-    "OneForAll",
-    "Perplexity",
-    "SelfTuning",
-    "SpectralBandwidth",
-    "effective_rank",
-    "report_at",
-]
+__all__ = sorted([*rule.__all__, *spectral.__all__, *perplexity.__all__, *classical.__all__])

@@ -1,4 +1,4 @@
-"""A way to weight neighbours: one leaf of `conf/method`."""
+"""A way to weight neighbours: one option of `conf/method`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from asbc.bandwidth import Bandwidth
+from asbc.bandwidth.rule import find_rule
 from asbc.neighbors.types import Neighbors
-from asbc.weights import KINDS, Matrix
+from asbc.weights import Matrix, Weights, find_weights
 
 
 @dataclass(frozen=True)
@@ -20,55 +22,62 @@ class Method:
 
     Parameters
     ----------
-    weights : {"uniform", "gaussian", "nnk", "blend"} or callable
-        A callable gets the :class:`asbc.Neighbors` of n nodes and gives (n, k) weights.
-    bandwidth : Bandwidth, default=None
-        The rule for sigma; needed by all but "uniform".
+    weights : {"uniform", "gaussian", "nnk", "blend"}, Weights or callable
+        The rule for weights or its name. A callable gets the :class:`asbc.Neighbors` of n nodes and returns (n, k)
+        weights.
+    bandwidth : str or Bandwidth, default=None
+        The rule for sigma or its name, such as "perplexity"; required if the weights need one.
     sharpen : bool, default=False
         Raise each row to a power that falls with its sigma, see :func:`asbc.sharpen`.
 
     See Also
     --------
-    Sample : works out the rows and the graph of a method.
+    Sample : computes the rows and the graph of a method.
 
     Examples
     --------
-    >>> import asbc
     >>> from asbc.evaluate import Method
-    >>> Method("nnk", asbc.SpectralBandwidth()).kind
+    >>> Method("nnk", "spectral").kind
     'nnk'
     """
 
-    weights: str | Callable[[Neighbors], Matrix]
+    weights: str | Weights | Callable[[Neighbors], Matrix]
     bandwidth: Bandwidth | None = None
     sharpen: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.weights) and self.weights not in KINDS:
-            raise ValueError(f"weights must be one of {', '.join(KINDS)}, or callable; got {self.weights!r}")
-        if (self.weights in ("gaussian", "nnk", "blend") or self.sharpen) and self.bandwidth is None:
+        rule = self.weight_rule()
+        if self.bandwidth is not None:
+            object.__setattr__(self, "bandwidth", find_rule(self.bandwidth, Bandwidth, "bandwidth"))
+        elif rule.uses_bandwidth or self.sharpen:
             raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
+
+    def weight_rule(self, k_min: int = 6) -> Weights:
+        """Return the rule for weights; `k_min` is for one that was given by name."""
+        return find_weights(self.weights, k_min)
 
     @property
     def kind(self) -> str:
-        """Name of the weights: that of the function, where they are a callable."""
+        """Name of the weights: that of the rule, or of the function."""
         if isinstance(self.weights, str):
             return self.weights
+        if isinstance(self.weights, Weights):
+            return next(iter(vars(type(self.weights)).get("presets", [])), type(self.weights).__name__)
         inner = getattr(self.weights, "func", self.weights)
         return getattr(inner, "__name__", type(inner).__name__)
 
     @property
     def key(self) -> Hashable:
-        """Equal for two methods with the same weights and the same rule, sharpened or not."""
+        """Equal for two methods with the same weights and the same bandwidth rule, sharpened or not."""
         return key_of(self.weights), key_of(self.bandwidth)
 
 
 def key_of(value: Any) -> Hashable:
-    """What tells one rule or function from another: its type and all its parameters.
+    """Return a dictionary key for a rule or function: its type and all its parameters.
 
-    The text that scikit-learn prints for an estimator would not do, since it leaves out defaults and long values.
+    scikit-learn's repr of an estimator would not do: it leaves out defaults and shortens long values.
     """
-    if isinstance(value, Bandwidth):
+    if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False)
         return type(value), tuple((name, key_of(parameters[name])) for name in sorted(parameters))
     if isinstance(value, functools.partial):
@@ -77,11 +86,11 @@ def key_of(value: Any) -> Hashable:
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
         return tuple(key_of(item) for item in value)
-    return value if isinstance(value, Hashable) else Itself(value)
+    return value if isinstance(value, Hashable) else ById(value)
 
 
-class Itself:
-    """Equal to nothing but another of the same object, which it keeps alive: a number alone might be given anew."""
+class ById:
+    """Equal only for the same object. It keeps the object alive, because Python may reuse the id of a deleted one."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -90,4 +99,4 @@ class Itself:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and self.value is other.value
+        return isinstance(other, ById) and self.value is other.value

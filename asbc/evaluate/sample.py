@@ -18,7 +18,7 @@ from asbc.kernels.distances import pair_count
 from asbc.learn.labels import encode_partial
 from asbc.neighbors.types import Neighbors, kth_distance, with_pairs
 from asbc.rows import SHARED_BYTES, solve_rows
-from asbc.weights import Matrix, normalize_weights, sharpen
+from asbc.weights import FunctionWeights, Matrix, normalize_weights, sharpen
 
 T = TypeVar("T")
 
@@ -197,8 +197,9 @@ class Sample:
 
     def seeded(self, method: Method) -> bool:
         """Whether the seed has part in the rows of a method: by its dimension, or because only its author can tell."""
-        by_dimension = method.weights == "blend" or (method.bandwidth is not None and method.bandwidth.uses_dimension)
-        return callable(method.weights) or (by_dimension and _drawn(self.target))
+        rule, bandwidth = method.weight_rule(), method.bandwidth
+        by_dimension = rule.uses_dimension or (bandwidth is not None and bandwidth.uses_dimension)
+        return isinstance(rule, FunctionWeights) or (by_dimension and _drawn(self.target))
 
     def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
         return "bandwidth", key_of(bandwidth), self.target if target is None else target
@@ -207,17 +208,14 @@ class Sample:
         """(n, k) normalised rows of a method."""
 
         def solve() -> Matrix:
-            if not isinstance(method.weights, str):
-                return normalize_weights(method.weights(self.neighbors))
-            choice = None if method.bandwidth is None else self.choice(method.bandwidth)
-            dimension = self.dimension() if method.weights == "blend" else None
+            rule = method.weight_rule(self.k_min)
+            bandwidth = method.bandwidth if rule.uses_bandwidth else None
             rows = solve_rows(
                 self.X,
                 self.neighbors,
-                dimension=dimension,
-                bandwidth=choice,
-                weights=method.weights,
-                k_min=self.k_min,
+                dimension=self.dimension() if rule.uses_dimension else None,
+                bandwidth=None if bandwidth is None else self.choice(bandwidth),
+                weights=rule,
             )
             weights = rows.completed().weights
             assert weights is not None

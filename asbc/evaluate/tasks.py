@@ -16,14 +16,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.bandwidth import BandwidthChoice
 from asbc.evaluate.clustering import cluster
-from asbc.evaluate.method import Method
+from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.metrics import Metric
 from asbc.evaluate.sample import Sample
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagated_classes
 from asbc.learn.vote import loo_predict
-from asbc.weights import gaussian_weights, nnk_weights
+from asbc.rows import row_weights
+from asbc.weights import Weights
 
 log = logging.getLogger("asbc")
 
@@ -306,11 +308,12 @@ class Regret(Task):
     k: int = 10
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        if method.weights not in ("gaussian", "nnk"):
-            raise ValueError(f"regret is defined for gaussian and nnk weights; got {method.kind}")
-        kind = str(method.weights)
-        key = ("tuned", tuple(self.scales), self.k, kind)
-        tuned = sample.once(key, lambda: list(self._candidates(sample, kind)), seeded=False)
+        rule = method.weight_rule(sample.k_min)
+        if not rule.uses_bandwidth:
+            raise ValueError(f"regret is defined for weights with a bandwidth; {method.kind} weights have none")
+        key = ("tuned", tuple(self.scales), self.k, key_of(rule))
+        candidates = partial(self._candidates, sample, rule, method.kind)
+        tuned = sample.once(key, lambda: list(candidates()), seeded=rule.uses_dimension)
         if sample.first_time(key):
             yield from tuned
         best = max(tuned, key=lambda score: score.value)
@@ -320,16 +323,15 @@ class Regret(Task):
         more = {"best_scale": best.more["scale"], "best_per_node": best.more["per_node"]}
         yield Score("regret", best.value - own.value, sample.level, own.seconds, more=more)
 
-    def _candidates(self, sample: Sample, kind: str) -> Iterator[Score]:
+    def _candidates(self, sample: Sample, rule: Weights, kind: str) -> Iterator[Score]:
         anchor = sample.kth_distance(self.k)
+        dimension = sample.dimension() if rule.uses_dimension else None
         for per_node in (True, False):
             base = anchor if per_node else np.full_like(anchor, anchor.mean())
             for scale in self.scales:
                 start = time.perf_counter()
-                if kind == "nnk":
-                    rows = nnk_weights(sample.X, sample.neighbors, scale * base, k_min=sample.k_min)
-                else:
-                    rows = gaussian_weights(sample.neighbors, scale * base)
+                choice = BandwidthChoice(scale * base)
+                rows = row_weights(rule, sample.X, sample.neighbors, choice, dimension=dimension)
                 nodes, right, _ = _vote(sample, rows)
                 yield Score(
                     "loo",

@@ -167,15 +167,16 @@ def _method(graph: Path, seed: int) -> list[str]:
     builder, used = manifest["builder"], manifest["search_used"]["search"]
     recall = manifest.get("recall")
     kinds = {
-        "blend": "half NNK, half Gaussian weights",
-        "nnk": "NNK weights",
-        "gaussian": "Gaussian weights",
-        "uniform": "equal weights",
+        "Blend": "half NNK, half Gaussian weights",
+        "NNK": "NNK weights",
+        "Gaussian": "Gaussian weights",
+        "Uniform": "equal weights",
     }
     search = "Neighbours were searched exactly" if used == "exact" else f"Neighbours were searched by {used}"
     if recall is not None:
         search += f" (recall {recall['value']:.3f})"
-    weights = kinds.get(builder["weights"], builder["weights"])
+    rule = manifest["weights"]["rule"]
+    weights = kinds.get(rule, f"weights by {rule}")
     return [
         f"{search}, {manifest['k']} per node, with the {builder['metric']} metric; the graph has {weights} and "
         f"{manifest['edges']:,} edges, both directions counted.",

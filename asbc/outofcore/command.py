@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from asbc.bandwidth import (
-    Bandwidth,
-    DensityNormalized,
-    DimensionMatching,
-    Fixed,
-    LogLog,
-    Perplexity,
-    SelfTuning,
-    SpectralBandwidth,
-)
+from asbc.bandwidth import Bandwidth, Fixed
+from asbc.bandwidth.rule import find_rule, named_rules
 from asbc.builder import METRICS, GraphBuilder
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
@@ -26,19 +20,7 @@ from asbc.outofcore.arrays import read_json
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import load_graph
-from asbc.weights import KINDS
-
-RULES = (
-    "spectral",
-    "perplexity",
-    "self_tuning",
-    "mean_knn",
-    "median_spectral",
-    "log_log",
-    "dimension_matching",
-    "max_min",
-    "density",
-)
+from asbc.weights import Weights
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -55,12 +37,13 @@ def _parser() -> argparse.ArgumentParser:
     graph = parser.add_argument_group("the graph")
     add = graph.add_argument
     add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
-    add("--weights", choices=KINDS, default="nnk", help="how neighbours are weighted")
+    names = {kind: ", ".join(named_rules(kind)) for kind in (Weights, Bandwidth)}
+    add("--weights", default="nnk", metavar="RULE", help=f"{names[Weights]}, or module:Class of your own")
     add(
         "--bandwidth",
         default="spectral",
         metavar="RULE",
-        help=f"{', '.join(RULES)}, a number, or module:Class of your own",
+        help=f"{names[Bandwidth]}, a number, or module:Class of your own",
     )
     add(
         "--gamma", type=float, default=1.0, help="of the spectral rule: the rank wanted, as a multiple of the dimension"
@@ -106,33 +89,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rule(args: argparse.Namespace) -> Bandwidth:
-    k_mle = min(10, args.k_cand)  # where there are fewer than ten candidates per node, the last of them
-    rules = {
-        "spectral": lambda: SpectralBandwidth(gamma=args.gamma, n_grid=args.n_grid, refine=args.refine, k_mle=k_mle),
-        "perplexity": lambda: Perplexity(beta=args.beta),
-        "self_tuning": SelfTuning,
-        "mean_knn": lambda: Fixed("mean_knn", k_mle=k_mle),
-        "median_spectral": lambda: Fixed("median_spectral", k_mle=k_mle),
-        "log_log": lambda: LogLog(k_mle=k_mle),
-        "dimension_matching": lambda: DimensionMatching("slope", k_mle=k_mle),
-        "max_min": lambda: DimensionMatching("max_min", k_mle=k_mle),
-        "density": lambda: DensityNormalized(Fixed("mean_knn", k_mle=k_mle)),
-    }
-    if args.bandwidth in rules:
-        return rules[args.bandwidth]()
-    module, colon, name = args.bandwidth.partition(":")
+def _rule(text: str, base: type, **settings) -> Any:
+    """The rule that a name of asbc's own, or ``module:Class``, stands for; a number is a bandwidth."""
+    module, colon, name = text.partition(":")
     if colon:
         found = getattr(import_module(module), name, None)
-        if not (isinstance(found, type) and issubclass(found, Bandwidth)):
-            raise ValueError(f"--bandwidth {args.bandwidth}: a subclass of asbc.Bandwidth is wanted; got {found!r}.")
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise ValueError(f"{text}: a subclass of asbc.{base.__name__} is wanted; got {found!r}.")
         return found()
-    try:
-        return Fixed(float(args.bandwidth))
-    except ValueError:
-        raise ValueError(
-            f"--bandwidth must be {', '.join(RULES)}, a number or module:Class; got {args.bandwidth!r}."
-        ) from None
+    with suppress(ValueError):
+        if base is Bandwidth:
+            return Fixed(float(text))
+    return find_rule(text, base, f"--{base.__name__.lower()}", **settings)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -142,9 +110,13 @@ def main(arguments: list[str] | None = None) -> int:
         if args.parquet:  # told now, rather than after hours of work
             with needed("--parquet", "experiments"):
                 import_module("pyarrow")
+        own = {
+            "spectral": {"gamma": args.gamma, "n_grid": args.n_grid, "refine": args.refine},
+            "perplexity": {"beta": args.beta},
+        }
         builder = GraphBuilder(
-            weights=args.weights,
-            bandwidth=_rule(args),
+            weights=_rule(args.weights, Weights, k_min=args.k_min),
+            bandwidth=_rule(args.bandwidth, Bandwidth, k=args.k_cand, **own.get(args.bandwidth, {})),
             sharpen=args.sharpen,
             k_cand=args.k_cand,
             k_min=args.k_min,

@@ -19,6 +19,7 @@ from asbc.neighbors.types import Neighbors
 from asbc.outofcore.arrays import GraphFileError, open_array, read_json, read_notes, read_part
 from asbc.outofcore.plan import converted, rule_from_json
 from asbc.validation import Floats
+from asbc.weights import Weights
 
 MADE_ANEW = "Remove it and start again, and it is made anew."
 
@@ -101,6 +102,11 @@ class BuildFolder:
             return rule_from_json(self.plan["bandwidth"])
         folder = self.scratch / f"rule-{surveys}"
         return rule_from_json(_read_note(folder / "rule.json"), folder)
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """The rule for weights."""
+        return rule_from_json(self.plan["weights"])
 
     @functools.cached_property
     def dimension(self) -> Dimension:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import asbc.bandwidth
+import asbc.weights
 from asbc.bandwidth import Bandwidth
 from asbc.builder import GraphBuilder
 from asbc.neighbors.search import check_search
@@ -22,7 +23,7 @@ from asbc.outofcore.errors import BuildError
 from asbc.outofcore.storage import FORMAT
 from asbc.validation import check_k, seed_number, whole_number
 from asbc.version import __version__
-from asbc.weights import EmptyRowWarning
+from asbc.weights import EmptyRowWarning, Weights
 
 COMPARED_ROWS = 4096  # rows, spread over the file, that tell whether the vectors are those of the last start
 USUAL_PROBES = 64  # lists per node that a build takes room for while recall has not yet told how many it needs
@@ -42,14 +43,15 @@ def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
         GraphBuilder(**settings | small | {"search": "exact", "search_options": None}).fit(
             np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8))
         )
-    settings.pop("bandwidth")
+    del settings["bandwidth"], settings["weights"]
     how = {name: settings.pop(name) for name in ("search", "recall", "search_options")}
-    rule = builder.bandwidth_rule()
+    weights = builder.weight_rule()
     return {
         "format": FORMAT,
         "version": __version__,
         "builder": {**settings, "random_state": seed},
-        "bandwidth": rule_to_json(rule) if builder.weights != "uniform" else None,
+        "weights": rule_to_json(weights),
+        "bandwidth": rule_to_json(builder.bandwidth_rule()) if weights.uses_bandwidth else None,
         "search": how["search"],
         "recall": how["recall"],
         "search_options": dict(how["search_options"] or {}),
@@ -60,20 +62,20 @@ def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
 def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
     """k_cand and k_min for the trial, in which a k above TRIAL_K is replaced by a smaller one."""
     # A rule that looks at a certain neighbour, such as the k_mle-th, needs at least that many.
-    ranks = [] if builder.bandwidth is None else builder.bandwidth.get_params(deep=False).items()
-    ranks = [value for name, value in ranks if name.startswith("k") and isinstance(value, int | np.integer)]
+    parameters = [*builder.bandwidth_rule().get_params().items(), *builder.weight_rule().get_params().items()]
+    ranks = [value for name, value in parameters if name.startswith("k") and isinstance(value, int | np.integer)]
     k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
     k_min = builder.k_min
     allowed = isinstance(k_min, int | np.integer) and k_min <= builder.k_cand
     return {"k_cand": k, "k_min": min(k_min, k) if allowed else k_min}
 
 
-def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
+def rule_to_json(rule: Bandwidth | Weights, folder: Path | None = None) -> dict[str, Any]:
     """A rule as JSON: its name, and its parameters, which may be rules themselves.
 
     Parameters
     ----------
-    rule : Bandwidth
+    rule : Bandwidth or Weights
         A rule of asbc, or of a class of one's own that can be imported.
     folder : Path or None, default=None
         Where parameters that are arrays are written; without it they are refused.
@@ -84,7 +86,7 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
         ``{"rule": name, "parameters": {...}}``.
     """
     kind = type(rule)
-    own = getattr(asbc.bandwidth, kind.__name__, None) is kind
+    own = any(getattr(module, kind.__name__, None) is kind for module in (asbc.bandwidth, asbc.weights))
     content: dict[str, Any] = {}
     for name, value in rule.get_params(deep=False).items():
         if isinstance(value, Bandwidth):
@@ -96,17 +98,18 @@ def rule_to_json(rule: Bandwidth, folder: Path | None = None) -> dict[str, Any]:
             content[name] = value.item() if isinstance(value, np.generic) else value
         else:
             raise ValueError(
-                f"bandwidth {kind.__name__} has {name}={value!r}, which cannot be written into the plan of a build; "
+                f"{kind.__name__} has {name}={value!r}, which cannot be written into the plan of a build; "
                 "numbers, strings and other rules can."
             )
     return {"rule": kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
 
 
-def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Bandwidth:
+def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Any:
     """The rule that :func:`rule_to_json` has written; `folder` is where it wrote arrays."""
     parameters = dict(content["parameters"])
     module, _, name = content["rule"].rpartition(":")
     found: Any = importlib.import_module(module) if module else asbc.bandwidth
+    found = found if module or hasattr(found, name) else asbc.weights
     for part in name.split("."):
         found = getattr(found, part)
     for key, value in parameters.items():

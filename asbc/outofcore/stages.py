@@ -125,15 +125,14 @@ def _rows(job: BuildFolder, block: int):
     neighbors = job.neighbors(block)
     settings = job.plan["builder"]
     if not job.weighted:
-        return {"weights": solve_rows(None, neighbors, weights=settings["weights"]).weights}
+        return {"weights": solve_rows(job.X, neighbors, weights=job.weights).weights}
     surveyed = any(job.scratch.glob("survey-*"))
     rows = solve_rows(
         job.X,
         neighbors,
         dimension=_dimension_of(job, block, neighbors) if surveyed else job.dimension,
         bandwidth=job.rule,
-        weights=settings["weights"],
-        k_min=settings["k_min"],
+        weights=job.weights,
         seed=settings["random_state"],
         report=True,
     )

@@ -23,7 +23,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from asbc.configs import conf_dir
+from asbc.configs import composed_methods, conf_dir
 from asbc.embeddings.cache import CacheError
 from asbc.embeddings.download import DownloadError
 from asbc.extras import MissingExtraError
@@ -121,9 +121,10 @@ def unknown_leaves(arguments: list[str]) -> str | None:
         if found[1].startswith("hydra/") or found[2] == "null":
             continue  # launchers come from plugins too
         there = {path.stem for folder in folders for path in (folder / found[1]).glob("*.yaml")}
+        there |= set(composed_methods()) if found[1] == "method" else set()
         for item in re.findall(r"[^\[\],\s'\"]+", found[2]):
             name = item.partition("@")[0].removesuffix(".yaml")
-            if not any((folder / found[1] / f"{name}.yaml").is_file() for folder in folders):
+            if name not in there and not any((folder / found[1] / f"{name}.yaml").is_file() for folder in folders):
                 close = difflib.get_close_matches(name, sorted(there), 1)
                 hint = f"did you mean {close[0]}? There" if close else "there"
                 return f"{argument}: there is no {found[1]} {name!r}; {hint} are {', '.join(sorted(there))}"

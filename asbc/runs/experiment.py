@@ -242,12 +242,10 @@ def _describe(method: Method, own: bool) -> dict[str, Any]:
     if not own:
         return columns
     columns["sharpen"] = method.sharpen
-    if isinstance(method.weights, str):
-        rule = method.bandwidth if method.weights != "uniform" else None
-        columns["bandwidth"] = None if rule is None else type(rule).__name__
-        if rule is not None:
-            params = rule.get_params(deep=False)
-            columns.update({f"bandwidth.{key}": _plain(value) for key, value in params.items()})
+    rule = method.bandwidth if method.weight_rule().uses_bandwidth else None
+    columns["bandwidth"] = None if rule is None else type(rule).__name__
+    if rule is not None:
+        columns.update({f"bandwidth.{key}": _plain(value) for key, value in rule.get_params(deep=False).items()})
     return columns
 
 

@@ -81,8 +81,8 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
     for name, method in methods.items():
         if method.bandwidth is not None:
             _check_rule(method.bandwidth, name, k)
-    solved = any(method.weights in ("nnk", "blend") for method in methods.values())
-    whole_number(cfg.graph.k_min, "graph.k_min", 0, k if solved else None, "the candidates of a node")
+    filled = any("k_min" in method.weight_rule().get_params() for method in methods.values())
+    whole_number(cfg.graph.k_min, "graph.k_min", 0, k if filled else None, "the candidates of a node")
     one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
     if cfg.neighbors.get("_target_") == "asbc.search_neighbors":  # a search of the user's own may know other metrics
         one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)

@@ -1,12 +1,18 @@
 """What every rule promises."""
 
+import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from sklearn.base import clone
 
 import asbc
+from asbc.bandwidth.rule import named_rules
+from asbc.configs import conf_dir
 from tests import twins
 
 RULES = [
@@ -142,3 +148,61 @@ def test_parameters_are_refused_before_the_search_and_as_they_are_by_the_rule_it
     monkeypatch.setattr("asbc.builder.search_neighbors", None)
     with pytest.raises(ValueError, match=message):
         asbc.GraphBuilder(bandwidth=rule, k_cand=12).fit(X)
+
+
+@pytest.mark.parametrize("rule", [asbc.Perplexity(), asbc.SelfTuning(), asbc.DensityNormalized()], ids=repr)
+def test_kernels_are_computed_when_they_are_first_read(rule, geometry):
+    X, neighbors, dimension = geometry
+    builder = asbc.GraphBuilder("gaussian", rule, metric="euclidean").fit(X)
+    choice = pickle.loads(pickle.dumps(builder.bandwidth_))
+    assert "_computed" not in vars(choice)
+    assert choice.kernels.neighbors.pairs is None  # they would take more memory than everything else
+    wanted = rule.select(X, neighbors, dimension)
+    for name in ("effective_rank", "slope", "objective"):
+        np.testing.assert_array_equal(getattr(choice, name), getattr(wanted, name))
+    with pytest.raises(ValueError, match="does not know its neighbours"):
+        asbc.BandwidthChoice(choice.sigma).slope  # noqa: B018
+
+
+def test_a_rule_of_your_own_is_checked(geometry):
+    X, neighbors, _ = geometry
+
+    class Given(asbc.Bandwidth):
+        local = True
+
+        def __init__(self, sigma):
+            self.sigma = sigma
+
+        def choose(self, X, neighbors, dimension):
+            return asbc.BandwidthChoice(self.sigma)
+
+    with pytest.raises(ValueError, match=r"sigma must be positive and finite; node 0 has 0\.0"):  # and is no duplicate
+        Given(np.zeros(240)).select(X, neighbors)
+    with pytest.raises(ValueError, match=r"sigma must have shape \(240,\)"):
+        Given(np.ones(3)).select(X, neighbors)
+    np.testing.assert_array_equal(Given(np.full(240, 0.3)).select(X, neighbors).sigma, 0.3)
+
+
+NAMES = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "bandwidth").glob("*.yaml"))
+
+
+def test_names_are_those_of_the_configs():
+    assert (
+        sorted(name for name, (kind, _) in named_rules(asbc.Bandwidth).items() if "asbc." in kind.__module__) == NAMES
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_short_for_a_rule(name):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        configured = instantiate(compose("config", [f"bandwidth={name}"]).bandwidth)
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    short = asbc.GraphBuilder(bandwidth=name, k_cand=15).fit(X)
+    written_out = asbc.GraphBuilder(bandwidth=configured, k_cand=15).fit(X)
+    np.testing.assert_array_equal(short.bandwidth_.sigma, written_out.bandwidth_.sigma)
+    asbc.GraphBuilder(bandwidth=name, k_cand=8).fit(X)  # fewer candidates than k_mle
+
+
+def test_a_wrong_name_gets_the_closest_one():
+    with pytest.raises(ValueError, match=r"got 'perplexty'\. Did you mean 'perplexity'\?"):
+        asbc.GraphBuilder(bandwidth="perplexty").fit(np.eye(40))

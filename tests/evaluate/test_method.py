@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.bandwidth import OneEach
+from asbc.bandwidth import KnownBandwidth
 from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.peers import umap_weights
 
@@ -28,7 +28,11 @@ class Loud(Quiet):
 def test_rules_that_print_alike_have_keys_of_their_own():
     first, second = np.ones(2000), np.ones(2000)
     second[1000] = 2.0
-    for one, other in ((Quiet(1.0), Quiet(2.0)), (Quiet(1.0), Loud(1.0)), (OneEach(first), OneEach(second))):
+    for one, other in (
+        (Quiet(1.0), Quiet(2.0)),
+        (Quiet(1.0), Loud(1.0)),
+        (KnownBandwidth(first), KnownBandwidth(second)),
+    ):
         assert repr(one).replace("Loud", "Quiet") == repr(other)
         assert key_of(one) != key_of(other)
         assert len({key_of(one): 1, key_of(other): 2}) == 2

@@ -78,7 +78,9 @@ def test_dimensions_and_targets():
 def test_bad_methods_name_the_valid_ones():
     with pytest.raises(ValueError, match="'mst', 'levina_bickel' or 'two_nn'; got 'pca'"):
         Dimension("pca")
-    with pytest.raises(ValueError, match=r"uniform, gaussian, nnk, blend, or callable; got 'umap'"):
+    with pytest.raises(
+        ValueError, match=r"weights must be 'blend', 'gaussian', 'nnk', 'uniform', or a rule; got 'umap'"
+    ):
         Method("umap")
     with pytest.raises(ValueError, match="bandwidth is needed"):
         Method("nnk")

@@ -109,5 +109,5 @@ def test_regret_takes_its_scales_as_a_list_too(sample):
 
 
 def test_regret_refuses_other_weights(sample):
-    with pytest.raises(ValueError, match="gaussian and nnk weights; got uniform"):
+    with pytest.raises(ValueError, match="regret is defined for weights with a bandwidth; uniform weights have none"):
         list(Regret()(sample, KNN))

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import asbc
 from asbc import export
-from asbc.bandwidth import report_at
+from asbc.bandwidth import KnownBandwidth
 from asbc.evaluate.health import graph_health, kernel_condition
 from asbc.extras import MissingExtraError
 from asbc.learn.labels import encode_labels, encode_partial, reveal
@@ -119,7 +119,10 @@ CALLS = {
         {"X": X, "neighbors": NEIGHBORS, "seed": 0, "estimator": "mst", "n_rep": 2, "k": 10},
     ),
     "effective_rank": (asbc.effective_rank, {"K": np.eye(4)}),
-    "report_at": (report_at, {"X": X, "neighbors": NEIGHBORS, "sigma": 0.7, "dimension": DIMENSION}),
+    "KnownBandwidth": (
+        lambda sigma, **more: KnownBandwidth(sigma).select(**more),
+        {"X": X, "neighbors": NEIGHBORS, "sigma": 0.7, "dimension": DIMENSION},
+    ),
     "uniform_weights": (asbc.uniform_weights, {"neighbors": NEIGHBORS}),
     "gaussian_weights": (
         asbc.gaussian_weights,
@@ -131,11 +134,15 @@ CALLS = {
     ),
     "row_weights": (
         asbc.row_weights,
-        {"kind": "nnk", "X": X, "neighbors": NEIGHBORS, "choice": CHOICE, "k_min": 2, "fitted": CHOICE},
-    ),
-    "blend_weights": (
-        asbc.blend_weights,
-        {"neighbors": NEIGHBORS, "dimension": DIMENSION, "choice": CHOICE, "k_min": 2, "fitted": CHOICE},
+        {
+            "weights": "blend",
+            "X": X,
+            "neighbors": NEIGHBORS,
+            "dimension": DIMENSION,
+            "choice": CHOICE,
+            "k_min": 2,
+            "fitted": CHOICE,
+        },
     ),
     "normalize_weights": (asbc.normalize_weights, {"weights": WEIGHTS}),
     "sharpen": (asbc.sharpen, {"weights": WEIGHTS, "sigma": CHOICE.sigma, "center": 1.0}),

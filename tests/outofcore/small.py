@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.bandwidth import ConstantNeighborhoodWarning, OneForAll, report_at
+from asbc.bandwidth import ConstantNeighborhoodWarning, KnownBandwidth
 from asbc.outofcore import driver as driver_module
 from asbc.outofcore.command import main
 from asbc.outofcore.driver import build_graph
@@ -68,7 +68,7 @@ class HalfTheThird(asbc.Bandwidth):
     local = True
 
     def choose(self, X, neighbors, dimension):
-        return report_at(X, neighbors, np.maximum(neighbors.distances[:, 2] / 2, 1e-3), dimension)
+        return asbc.BandwidthChoice(np.maximum(neighbors.distances[:, 2] / 2, 1e-3))
 
 
 class DiesOnce(HalfTheThird):
@@ -97,7 +97,7 @@ class LargestScale(asbc.Bandwidth):
         return {"last": neighbors.distances[:, -1].copy()}
 
     def resolve(self, summary):
-        return OneForAll(self.factor * float(summary["last"].max()))
+        return KnownBandwidth(self.factor * float(summary["last"].max()))
 
 
 BUILDERS = {

@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import asbc
-from asbc.configs import conf_dir
+from asbc.configs import composed_methods, conf_dir
 from asbc.evaluate import Sample
 from asbc.report.answers import answer
 from asbc.report.command import make_report
@@ -19,7 +19,7 @@ from asbc.report.parts import Record
 from asbc.report.recipes import recipe
 from tests.report.small import rows_of, write_run
 
-METHODS = sorted(path.stem for path in (conf_dir() / "method").glob("*.yaml"))
+METHODS = sorted([*(path.stem for path in (conf_dir() / "method").glob("*.yaml")), *composed_methods()])
 
 
 def subject_of(folder):
