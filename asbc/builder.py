@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from asbc.bandwidth import Bandwidth
 from asbc.bandwidth.rule import find_rule
@@ -27,6 +27,7 @@ from asbc.validation import (
     Floats,
     as_vectors,
     check_k,
+    estimator_vectors,
     normalize,
     one_of,
     plain_array,
@@ -350,8 +351,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         X = plain_array(X)
         if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
             as_vectors(X)  # raises an error that says more than scikit-learn's
-        # scikit-learn checks shape, names and sparsity; values and precision are checked by our own functions.
-        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        X = estimator_vectors(self, X, reset=reset)
         return normalize(X) if self.metric == "cosine" else as_vectors(X)
 
     def check_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""What may come in: every argument checked and converted, or an error that says what came and what is wanted."""
+"""Check and convert arguments; errors say what was given and what is expected."""
 
 from __future__ import annotations
 
@@ -20,33 +20,23 @@ Floats = NDArray[np.floating]
 MOST_NODES = 2**48  # more than any disk holds
 MOST_REPETITIONS = 100_000  # permutations per node; the memory of a block grows with them
 MOST_CLASSES = 1_000_000  # tables have a column for each
-MOST_GRID = 100_000  # bandwidths considered per node
-LARGEST_SEED = 2**63 - 1  # the largest whole number that compiled code takes
-STRIP_BYTES = 32 * 2**20  # bytes, 32 MB: the largest temporary array that a pass over all rows makes
+MOST_GRID = 100_000  # bandwidths per node
+LARGEST_SEED = 2**63 - 1  # the largest int64
+STRIP_BYTES = 32 * 2**20  # the largest temporary array of a pass over all rows
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares neither underflow nor overflow
 
 
 def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
-    """`X` as a C-ordered (n, d) array of float32 or float64, after a check that it is finite.
+    """Return `X` as a finite, C-ordered (n, d) array of float32 or float64; `name` is used in error messages.
 
-    float16 becomes float32, everything else that is not float32 becomes float64. An array, or memory map, that has
-    the right form already is returned as it is, not copied.
-
-    Parameters
-    ----------
-    X : (n, d) array of any real dtype
-        The vectors.
-    name : str, default="X"
-        What error messages call the array.
-
-    Returns
-    -------
-    (n, d) array of float32 or float64
+    float16 becomes float32, other types except float32 become float64. An array or memory map that needs no conversion
+    is not copied.
     """
     X = plain_array(X, name)
     if X is None or _is_sparse(X):
         raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
     if isinstance(X, str | PathLike):
-        raise TypeError(f"{name} must be an array; got a path, {str(X)!r}. Read it first, for example by numpy.load.")
+        raise TypeError(f"{name} must be an array; got a path, {str(X)!r}. Read it first, for example with numpy.load.")
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.dtype == object:
         raise TypeError(f"{name} must be a numeric array; got dtype object. Convert it with {name}.astype(float).")
@@ -72,11 +62,23 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     return array
 
 
-def plain_array(X: Any, name: str = "X") -> Any:
-    """`X` without what only its own library understands: a tensor becomes an array on this machine.
+def estimator_vectors(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return `X` after scikit-learn's checks of shape, feature names and sparsity; `reset` records them.
 
-    A masked array is refused unless it masks nothing: its hidden values would count.
+    Values and precision are not checked: pass the result to :func:`as_vectors` or :func:`normalize`.
     """
+    from sklearn.utils.validation import validate_data
+
+    try:
+        return validate_data(estimator, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+    except ValueError as error:
+        if not str(error).startswith("Complex data not supported"):
+            raise
+    raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {np.asarray(X).dtype}.")
+
+
+def plain_array(X: Any, name: str = "X") -> Any:
+    """Convert a tensor to an array; refuse a masked array with masked entries; return anything else unchanged."""
     if hasattr(X, "detach") and hasattr(X, "cpu"):
         X = X.detach().cpu()
         return (X.float() if "bfloat16" in str(X.dtype) else X).numpy()
@@ -88,7 +90,7 @@ def plain_array(X: Any, name: str = "X") -> Any:
 
 
 def real_array(values: Any, name: str) -> NDArray[np.float64]:
-    """`values` as an array of float64; what is masked, or is no real number, is refused."""
+    """Return `values` as an array of float64; refuse masked entries and anything but real numbers."""
     values = plain_array(values, name)
     try:
         array = np.asarray(values)
@@ -100,13 +102,12 @@ def real_array(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def weight_rows(weights: Any, shape: tuple[int, ...] | None = None, name: str = "weights") -> NDArray[np.float64]:
-    """Weights as an (n, k) array of float64, finite and at least 0; `shape` is the one wanted, None takes any."""
+    """Return weights as an (n, k) array of float64, finite and at least 0, of the given `shape` if any."""
     array = real_array(weights, name)
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name} must have the shape {shape} of the neighbours; got {array.shape}.")
     if array.ndim != 2 or not array.shape[1]:
         raise ValueError(f"{name} must have shape (n, k), a row per node; got {array.shape}.")
-    # The smallest tells whether any is negative or NaN, the largest whether any is infinite.
     if array.size and not (array.min() >= 0 and array.max() < np.inf):
         good = np.isfinite(array) & (array >= 0)
         node = int(np.argmin(good.all(axis=1)))
@@ -115,7 +116,7 @@ def weight_rows(weights: Any, shape: tuple[int, ...] | None = None, name: str = 
 
 
 def neighbor_ids(indices: Any, n: int, name: str = "indices") -> NDArray[np.integer]:
-    """Neighbours of each node as an (m, k) array of whole numbers that are among the `n` nodes there are."""
+    """Return neighbours as an (m, k) integer array with values from 0 to n - 1."""
     array = np.asarray(plain_array(indices, name))
     if array.dtype.kind not in "iu" or array.ndim != 2 or not array.shape[1]:
         raise ValueError(f"{name} must be whole numbers of shape (n, k); got {array.dtype} of shape {array.shape}.")
@@ -128,7 +129,7 @@ def neighbor_ids(indices: Any, n: int, name: str = "indices") -> NDArray[np.inte
 
 
 def class_numbers(codes: Any, n: int | None, name: str = "codes", *, least: int = 0) -> NDArray[np.int64]:
-    """Class numbers (n,) of n nodes, each of at least `least`, as int64; None for n takes any number of nodes."""
+    """Return class numbers (n,), each at least `least`, as int64; n = None accepts any number of nodes."""
     array = np.asarray(plain_array(codes, name))
     if array.dtype.kind not in "iu" or array.ndim != 1 or n not in (None, len(array)):
         wanted = "(n,)" if n is None else f"({n},)"
@@ -140,13 +141,13 @@ def class_numbers(codes: Any, n: int | None, name: str = "codes", *, least: int 
 
 
 def _is_sparse(value: Any) -> bool:
-    """Whether this is a sparse matrix of SciPy; where its module was never imported, there is none."""
+    """Return whether this is a SciPy sparse matrix, without importing SciPy."""
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(value))
 
 
 def square_graph(graph: Any, name: str = "graph") -> sparse.csr_array:
-    """A graph as a CSR array (n, n) of real numbers, finite and at least 0."""
+    """Return a graph as a CSR array (n, n) of finite real numbers of at least 0."""
     graph = plain_array(graph, name)
     dense = isinstance(graph, np.ndarray) and graph.ndim == 2
     if not (_is_sparse(graph) or dense) or graph.dtype.kind not in "fiub":
@@ -180,7 +181,7 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
     X : (n, d) array of any real dtype
         The vectors. A row of zeros is an error: it has no direction.
     name : str, default="X"
-        What error messages call the array.
+        The name of the array in error messages.
 
     Returns
     -------
@@ -189,7 +190,7 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
 
     See Also
     --------
-    search_neighbors : with ``metric="cosine"`` it normalises by itself.
+    search_neighbors : normalises rows if ``metric="cosine"``.
 
     Examples
     --------
@@ -198,8 +199,8 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
     array([[0.6, 0.8]])
     """
     array = as_vectors(X, name)
-    # Each row is first divided by a power of two that brings its largest number near 1. That rounds nothing, and
-    # squares then neither overflow nor vanish.
+    # Dividing each row by a power of two near its largest number is exact, and squares then neither overflow nor
+    # underflow.
     largest = np.abs(array).max(axis=1, initial=0)
     if not largest.all():
         row = int(np.argmin(largest))
@@ -210,8 +211,8 @@ def normalize(X: ArrayLike, name: str = "X") -> Floats:
 
 
 def whole_number(value: Any, name: str, low: int, high: int | None = None, what: str = "") -> int:
-    """`value` as an int between `low` and `high`; `what` says in words what the upper limit is."""
-    # A large int is no float, so the two are told apart.
+    """Return `value` as an int between `low` and `high`; `what` describes the upper limit in error messages."""
+    # Large ints are not exact as floats, so ints are not converted.
     whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
     whole = whole and not isinstance(value, bool | np.bool_)
     if not whole or value < low or (high is not None and value > high):
@@ -221,15 +222,15 @@ def whole_number(value: Any, name: str, low: int, high: int | None = None, what:
 
 
 def seed_number(value: Any, name: str = "seed", what: str = "") -> int:
-    """`value` as a seed: an int from 0 to the largest that compiled code takes; `what` says what else would do."""
+    """Return `value` as a seed, an int from 0 to LARGEST_SEED; `what` names alternatives in error messages."""
     return whole_number(value, name, 0, LARGEST_SEED, what)
 
 
 def positive_number(value: Any, name: str) -> float:
-    """`value` as a float above 0."""
+    """Return `value` as a finite float above 0."""
     number = 0.0
     if isinstance(value, Real) and not isinstance(value, bool):
-        with suppress(OverflowError):  # an int that is larger than any float
+        with suppress(OverflowError):  # an int may be larger than any float
             number = float(value)
     if not 0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
@@ -237,14 +238,14 @@ def positive_number(value: Any, name: str) -> float:
 
 
 def true_or_false(value: Any, name: str) -> bool:
-    """`value` as a bool; 0, 1 and "yes" are refused."""
+    """Return `value` as a bool; refuse 0, 1 and "yes"."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; got {value!r}.")
     return bool(value)
 
 
 def one_of(value: Any, name: str, choices: Sequence[Any]) -> Any:
-    """`value`, which must be one of `choices`."""
+    """Return `value`, which must be one of `choices`."""
     if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
         listed = [repr(choice) for choice in choices]
         raise ValueError(f"{name} must be {', '.join(listed[:-1])} or {listed[-1]}; got {value!r}.")
@@ -252,7 +253,7 @@ def one_of(value: Any, name: str, choices: Sequence[Any]) -> Any:
 
 
 def check_k(k: Any, n: int, name: str = "k") -> int:
-    """`k` as an int, after a check that each of n nodes has that many other nodes."""
+    """Return `k` as an int, at most n - 1."""
     k = whole_number(k, name, 1)
     if n <= k:
         raise ValueError(f"{name}={k} neighbours need more than {k} nodes; got n_samples = {n}.")
@@ -260,7 +261,7 @@ def check_k(k: Any, n: int, name: str = "k") -> int:
 
 
 def numbers_per_node(values: ArrayLike, n: int, name: str) -> NDArray[np.float64]:
-    """`values` as an (n,) array of positive, finite numbers."""
+    """Return `values` as an (n,) array of positive, finite numbers."""
     array = real_array(values, name)
     if array.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), one number per node; got {array.shape}.")
@@ -271,27 +272,21 @@ def numbers_per_node(values: ArrayLike, n: int, name: str) -> NDArray[np.float64
     return array
 
 
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares neither vanish nor overflow
-
-
 def sigma_per_node(sigma: ArrayLike, n: int, name: str = "sigma") -> NDArray[np.float64]:
-    """Bandwidths as an (n,) array; one number stands for all nodes."""
+    """Return bandwidths as an (n,) array; a single number applies to all nodes."""
     values = real_array(sigma, name)
     one = values.ndim == 0
     if one:
         values = np.full(n, float(values))
     if values.shape != (n,):
         raise ValueError(f"{name} must be one number or have shape ({n},), one per node; got {values.shape}.")
-    good = np.isfinite(values) & (values > 0)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise ValueError(f"{name} must be positive and finite; node {bad} has {values[bad]}.")
+    numbers_per_node(values, n, name)
     good = (values >= SMALLEST_SIGMA) & (values <= LARGEST_SIGMA)
     if not good.all():
         bad = int(np.argmin(good))
         where = f"got {values[bad]}" if one else f"node {bad} has {values[bad]}"
         raise ValueError(
-            f"{name} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}, where its square is a number; "
+            f"{name} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}, so that its square is finite; "
             f"{where}. Scale X."
         )
     return values

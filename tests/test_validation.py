@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import asbc
 from asbc import validation
 from asbc.validation import (
     as_vectors,
@@ -168,7 +169,7 @@ def test_one_bandwidth_for_all_nodes_or_one_each():
 
 
 def test_bandwidths_whose_squares_are_no_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"between 1e-150 and 1e\+150, where its square is a number; got 1e-160"):
+    with pytest.raises(ValueError, match=r"between 1e-150 and 1e\+150, so that its square is finite; got 1e-160"):
         sigma_per_node(1e-160, 3)
     with pytest.raises(ValueError, match=r"node 1 has 1e\+160\. Scale X"):
         sigma_per_node([1, 1e160, 1], 3)
@@ -204,3 +205,24 @@ def test_ids_classes_weights_and_graphs_at_the_door():
             square_graph(wrong)
     with pytest.raises(TypeError, match="graph must be a sparse matrix of real numbers"):
         square_graph("x")
+
+
+@pytest.mark.parametrize("estimator", [asbc.GraphBuilder(), asbc.NeighborsTransformer(5), asbc.GraphClassifier()])
+def test_complex_input_of_an_estimator_is_a_one_line_error(estimator):
+    X = np.random.default_rng(0).normal(size=(60, 4)) + 1j
+    with pytest.raises(
+        ValueError, match="Complex data not supported: X must hold real numbers; got dtype complex128"
+    ) as e:
+        estimator.fit(X, np.arange(60) % 2)
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("queries", [False, True])
+def test_subnormal_vectors_have_the_neighbours_of_scaled_ones(queries):
+    X = np.random.default_rng(0).integers(-1000, 1000, size=(100, 8))  # exact at either scale
+    small = (X * 2.0**-140).astype(np.float32)
+    found = asbc.search_neighbors(small, 5, queries=small[:20] if queries else None)
+    wanted = asbc.search_neighbors(X, 5, queries=X[:20] if queries else None)
+    assert np.array_equal(found.indices, wanted.indices)
+    assert np.array_equal(found.distances, wanted.distances * 2.0**-140)

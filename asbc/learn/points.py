@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.learn.labels import encode_partial
-from asbc.validation import as_vectors
+from asbc.validation import as_vectors, estimator_vectors
 
 
 class UnreachedWarning(UserWarning):
@@ -172,7 +172,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
             as_vectors(X)  # says more than scikit-learn would
-        return validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        return estimator_vectors(self, X, reset=reset)
 
 
 def _one_column(y: Any) -> Any:

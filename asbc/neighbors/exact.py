@@ -35,7 +35,7 @@ SPARE = 8  # extra candidates per row of approximate search
 EVEN = 4.0
 CENTERED_ROWS = 4096  # rows, about, whose mean is the origin
 SORTED_ROWS = 8192  # rows whose candidates are compared in double precision together
-MAX_SINGLE = 1e37  # differences up to this do not overflow in single precision
+MIN_SINGLE, MAX_SINGLE = 1e-37, 1e37  # rows that spread within these limits are shifted and scaled in single precision
 TILE = 512  # the largest number of rows and columns of a tile: one megabyte of products, which stays in a core's cache
 TILE_ROWS = 65536  # rows of X that are searched together if X, on disk, does not fit into memory
 GROUPED_ROWS = 2048  # sort rows by cluster first if there are at least this many
@@ -152,8 +152,8 @@ def _center_and_scale(X, Q):
         raise ValueError(
             f"X must spread between 1e-140 and 1e140, so that squared distances are finite; got {spread:.3g}. Scale X."
         )
-    if spread < MAX_SINGLE:
-        center = center.astype(X.dtype)  # shifting rows in single precision is faster
+    if spread == 0 or MIN_SINGLE < spread < MAX_SINGLE:
+        center = center.astype(X.dtype)  # single precision is faster
     return center, 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Neighbours that come from elsewhere: another library's arrays, or a sparse matrix of distances."""
+"""Precomputed neighbours: arrays of another library, or a sparse matrix of distances."""
 
 from __future__ import annotations
 
@@ -13,33 +13,30 @@ from asbc.neighbors.types import Neighbors, check_neighbors
 from asbc.validation import Floats
 
 CLOSE_SHARE = 0.99  # share of the distances that must agree with those between the rows of X
-CLOSE_RATIO = 0.01  # two distances agree if they differ by no more than this share of the distance ...
-CLOSE_SCALE = 0.001  # ... and of the median distance: single precision is coarse where points nearly coincide
-
-# A distance may lie below 0 by this share of the largest one, and then counts as 0: in single precision, 1 - cos of
-# equal vectors comes out that way.
+# Two distances agree if they differ by at most this share of the distance plus this share of the median distance.
+CLOSE_RATIO, CLOSE_SCALE = 0.01, 0.001
+# A distance may lie below 0 by this share of the largest one: in single precision, 1 - cos of equal vectors may.
 ROUNDING = 1e-6
 
 
 def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") -> Neighbors:
-    """The k nearest of the neighbours that a user has found already.
+    """Return the k nearest of the given neighbours.
 
-    The node itself is found by its id and dropped, wherever it stands and also where it does not stand. An id that
-    comes twice in a row counts once. Rows are sorted by distance and then id. Distances are worked out anew in double
-    precision, so those of libraries that compute in single precision, or leave them squared, do as well; what was given
-    must agree with them, or the neighbours belong to other vectors.
+    The node itself and repeated ids are dropped. Rows are sorted by distance and then id. Distances are computed again
+    in double precision. The given ones may be in single precision or squared, but must agree with them: otherwise the
+    neighbours belong to other vectors.
 
     Parameters
     ----------
     X : (n, d) array
         Scaled to unit length if the metric is cosine.
     given : Neighbors, (indices, distances), or sparse matrix
-        Arrays (n, m) as faiss, pynndescent and UMAP's ``precomputed_knn`` have them; or a sparse (n, n) matrix of
-        distances with explicit zeros, as scikit-learn's ``KNeighborsTransformer(mode="distance")`` gives it.
+        Arrays (n, m) as of faiss, pynndescent and UMAP's ``precomputed_knn``; or a sparse (n, n) matrix of distances
+        with explicit zeros, as of scikit-learn's ``KNeighborsTransformer(mode="distance")``.
     k : int
-        How many neighbours each node needs.
+        Neighbours per node.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        For ``"cosine"``, distances of ``1 - cos`` are taken too.
+        ``"cosine"`` accepts distances ``1 - cos``, too.
     """
     if isinstance(given, Neighbors):
         check_neighbors(X, given, self_loops=True)
@@ -58,7 +55,7 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
     if isinstance(given, Neighbors):
         kept = given.indices[:, :k], given.distances[:, :k]
         if np.array_equal(kept[0], found.indices) and np.array_equal(kept[1], found.distances):
-            return given if given.k == k else given.head(k)  # with whatever else it knows
+            return given if given.k == k else given.head(k)  # keeps its recall and pairs
     return found
 
 
@@ -66,7 +63,7 @@ def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.floa
     if isinstance(given, np.ndarray) and given.ndim != 3:
         raise TypeError(
             "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
-            f"got one array of shape {given.shape}. Of a full matrix of distances, pass the nearest of each row."
+            f"got one array of shape {given.shape}."
         )
     try:
         indices, distances = given[0], given[1]
@@ -99,7 +96,7 @@ def _from_matrix(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.floa
 
 
 def _checked(indices, distances, n) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    present = indices >= 0  # libraries mark missing neighbours by -1
+    present = indices >= 0  # -1 marks missing neighbours
     if indices.size and (indices.min() < -1 or indices.max() >= n):
         row = int(np.argmax(((indices < -1) | (indices >= n)).any(axis=1)))
         raise ValueError(f"neighbors must refer to the {n} rows of X; row {row} refers to {indices[row].max()}.")
@@ -115,24 +112,24 @@ def _checked(indices, distances, n) -> tuple[NDArray[np.int64], NDArray[np.float
 
 
 def _check_distances(measured, indices, given, metric: str) -> None:
-    """Refuse distances that are neither those between the rows of X, nor their squares, nor 1 - cos."""
+    """Refuse distances that match neither those between the rows of X, nor their squares, nor 1 - cos."""
     present = indices >= 0
-    found, told = measured[present], given[present]
+    found, reported = measured[present], given[present]
     if not len(found):
         return
     forms = [found, found**2] + ([found**2 / 2] if metric == "cosine" else [])
     for form in forms:
         allowed = CLOSE_RATIO * form + CLOSE_SCALE * np.median(form) + np.finfo(np.float32).tiny
-        if (np.abs(told - form) <= allowed).mean() >= CLOSE_SHARE:
+        if (np.abs(reported - form) <= allowed).mean() >= CLOSE_SHARE:
             return
     raise ValueError(
         "neighbors does not match X: its distances are not those between the rows of X, nor their squares. "
-        "Neighbours found by angle go with metric='cosine'."
+        "Use metric='cosine' for neighbours by angle."
     )
 
 
 def _nearest(indices, squared, k: int) -> Neighbors:
-    """The k nearest of each row by exact distance and then id, each id once."""
+    """Return the k nearest of each row by exact distance and then id, each id once."""
     order = np.argsort(indices, axis=1, kind="stable")
     ids, squared = np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
     again = np.zeros(ids.shape, bool)
@@ -141,7 +138,7 @@ def _nearest(indices, squared, k: int) -> Neighbors:
     found = np.isfinite(squared).sum(axis=1)
     if found.size and found.min() < k:
         row = int(np.argmin(found))
-        raise ValueError(_too_few(f"row {row} has {found[row]}, the node itself and repeated ids not counted", k))
+        raise ValueError(_too_few(f"row {row} has {found[row]}, excluding the node itself and repeated ids", k))
     order = np.lexsort((ids, squared))[:, :k]
     return Neighbors(np.take_along_axis(ids, order, axis=1), np.sqrt(np.take_along_axis(squared, order, axis=1)))
 

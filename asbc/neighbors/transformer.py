@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from asbc.neighbors.search import RECALL, search_neighbors
-from asbc.validation import as_vectors, normalize, one_of
+from asbc.validation import as_vectors, estimator_vectors, normalize, one_of
 
 
 class NeighborsTransformer(TransformerMixin, BaseEstimator):
@@ -90,5 +90,5 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
 
     def _vectors(self, X: ArrayLike, reset: bool) -> np.ndarray:
         one_of(self.metric, "metric", ("euclidean", "cosine"))
-        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        X = estimator_vectors(self, X, reset=reset)
         return normalize(X) if self.metric == "cosine" else as_vectors(X)

@@ -1,4 +1,4 @@
-"""What neighbours are: the type that all of the library passes on, its checks, and distances within neighbourhoods."""
+"""The type of neighbours, its checks, and distances within neighbourhoods."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from asbc.kernels.distances import listed_distances, neighborhood_distances, pai
 from asbc.kernels.threads import NODES_PER_TASK
 from asbc.validation import MOST_NODES, Floats, as_vectors, plain_array, true_or_false, whole_number
 
-# Nodes are worked on in blocks that give every thread this many tasks of NODES_PER_TASK nodes, so that threads finish
-# at about the same time.
-BLOCK_TASKS_PER_THREAD = 16
-MOST_PAIRS = 2**24  # distances among neighbours per block, at most; 8 bytes each make 128 MB
+BLOCK_TASKS_PER_THREAD = 16  # tasks of NODES_PER_TASK nodes per thread and block, so that threads finish together
+MOST_PAIRS = 2**24  # the most distances among neighbours per block: 128 MB
 
 
 @dataclass(frozen=True)
@@ -27,19 +25,19 @@ class Neighbors:
     Attributes
     ----------
     indices : (n, k) int64
-        The rows of X that are each node's neighbours, nearest first; equal distances in order of index.
+        Each node's neighbours, as rows of X, nearest first; ties in order of index.
     distances : (n, k) float64
-        The euclidean distances to them. For ``metric="cosine"`` they lie between unit vectors.
+        The euclidean distances to them; for ``metric="cosine"``, between unit vectors.
     first : int or None, default=0
-        The row of X that is the first node; the other nodes are the rows after it. None if the nodes are queries.
+        The first node, as a row of X; the other nodes are the rows after it. None if the nodes are queries.
     pairs : (n, p) float64 or None, default=None
-        Squared distances among each node's neighbours, where they have been worked out once to be used several times.
+        Squared distances among each node's neighbours, if they were computed for several uses.
     recall : float or None, default=None
-        After approximate search, the share of the exact neighbours that it found, measured on a sample of nodes.
+        After approximate search, the estimated share of the exact neighbours that it found.
 
     See Also
     --------
-    search_neighbors : finds them.
+    search_neighbors : finds neighbours.
 
     Examples
     --------
@@ -48,7 +46,7 @@ class Neighbors:
     >>> neighbors.n, neighbors.k
     (3, 2)
 
-    Neighbours that another library has found can be passed on too:
+    Neighbours found by another library:
 
     >>> neighbors = asbc.Neighbors(np.array([[1], [0], [1]]), np.array([[1.0], [1.0], [2.0]]))
     """
@@ -70,12 +68,12 @@ class Neighbors:
         return self.indices.shape[1]
 
     def head(self, k: int) -> Neighbors:
-        """The nearest few of these neighbours.
+        """Return the k nearest of these neighbours.
 
         Parameters
         ----------
         k : int
-            How many per node, at most as many as there are.
+            Neighbours per node, at most ``self.k``.
 
         Returns
         -------
@@ -95,12 +93,12 @@ class Neighbors:
                [1]])
         """
         check_type(self)
-        k = whole_number(k, "k", 1, self.k, "the neighbours there are")
+        k = whole_number(k, "k", 1, self.k, "the number of neighbours")
         nearest = np.ascontiguousarray(self.indices[:, :k]), np.ascontiguousarray(self.distances[:, :k])
-        return _as_sound_as(self, Neighbors(*nearest, self.first))
+        return _inherit_check(self, Neighbors(*nearest, self.first))
 
     def rows(self, start: int, stop: int) -> Neighbors:
-        """The neighbours of some nodes that follow each other.
+        """Return the neighbours of consecutive nodes.
 
         Parameters
         ----------
@@ -127,26 +125,26 @@ class Neighbors:
                [1, 0]]), 1)
         """
         check_type(self)
-        start = whole_number(start, "start", 0, self.n, "the nodes there are")
-        stop = whole_number(stop, "stop", start, self.n, "the nodes there are")
+        start = whole_number(start, "start", 0, self.n, "the number of nodes")
+        stop = whole_number(stop, "stop", start, self.n, "the number of nodes")
         part = Neighbors(
             self.indices[start:stop],
             self.distances[start:stop],
             None if self.first is None else self.first + start,
             None if self.pairs is None else self.pairs[start:stop],
         )
-        return _as_sound_as(self, part)
+        return _inherit_check(self, part)
 
     def to_distances(self, *, include_self: bool = False, n_columns: int | None = None) -> sparse.csr_array:
-        """The distances as a sparse matrix, rows in ascending order, explicit zeros kept.
+        """Return the distances as a sparse matrix, rows in ascending order, explicit zeros kept.
 
         Parameters
         ----------
         include_self : bool, default=False
-            Whether each node stands first in its own row, at distance 0. scikit-learn's estimators with
-            ``metric="precomputed"`` want it so; cleanlab's ``knn_graph`` wants it without; scanpy takes both.
+            Whether each row starts with the node itself, at distance 0. scikit-learn's estimators with
+            ``metric="precomputed"`` need True, cleanlab's ``knn_graph`` needs False, scanpy accepts both.
         n_columns : int or None, default=None
-            Rows of X, where the nodes are queries; None takes as many as there are nodes.
+            The number of rows of X, if the nodes are queries. None takes the number of nodes.
 
         Returns
         -------
@@ -186,27 +184,25 @@ class Neighbors:
 
 
 def check_type(neighbors: Neighbors, name: str = "neighbors", *, self_loops: bool = False) -> None:
-    """Refuse what is not a sound :class:`Neighbors`: compiled code would read beyond its arrays.
+    """Refuse an invalid :class:`Neighbors`, because compiled code would read beyond its arrays.
 
-    An object is looked through once; after that, and for blocks cut out of it, it is known to be sound. With
-    `self_loops`, a node may be among its own neighbours: the caller takes it out.
+    An object is checked once. Blocks cut out of it are then valid, too. With `self_loops`, a node may be among its own
+    neighbours: the caller removes it.
     """
     if not isinstance(neighbors, Neighbors):
-        raise TypeError(f"{name} must be asbc.Neighbors, as search_neighbors gives; got {type(neighbors).__name__}.")
-    if not neighbors.__dict__.get("_sound"):
+        raise TypeError(f"{name} must be asbc.Neighbors, as from search_neighbors; got {type(neighbors).__name__}.")
+    if not neighbors.__dict__.get("_checked"):
         _check_arrays(neighbors, name)
         if not self_loops:
-            _check_own(neighbors, name)
-            _mark_sound(neighbors)
+            _check_self_loops(neighbors, name)
+            object.__setattr__(neighbors, "_checked", True)
 
 
-def _mark_sound(neighbors: Neighbors) -> Neighbors:
-    object.__setattr__(neighbors, "_sound", True)
-    return neighbors
-
-
-def _as_sound_as(known: Neighbors, part: Neighbors) -> Neighbors:
-    return _mark_sound(part) if known.__dict__.get("_sound") and part.indices.size else part
+def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
+    """Mark a non-empty part of checked neighbours as checked."""
+    if checked.__dict__.get("_checked") and part.indices.size:
+        object.__setattr__(part, "_checked", True)
+    return part
 
 
 def _check_arrays(neighbors: Neighbors, name: str) -> None:
@@ -217,7 +213,7 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
             f"got {type(indices).__name__} and {type(distances).__name__}."
         )
     for array in (indices, distances):
-        plain_array(array, name)  # refuses masks
+        plain_array(array, name)  # refuses masked entries
     if indices.ndim != 2 or indices.shape != distances.shape:
         raise ValueError(
             f"{name} must have indices and distances of one 2-dimensional shape; "
@@ -233,8 +229,8 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
     if indices.min() < 0:
         row = int(np.argmax((indices < 0).any(axis=1)))
         raise ValueError(
-            f"{name} must have indices of at least 0; row {row} has {indices[row].min()}, by which some libraries mark "
-            "a neighbour that they did not find."
+            f"{name} must have indices of at least 0; row {row} has {indices[row].min()}, which some libraries use for "
+            "a missing neighbour."
         )
     wrong = ~(distances[:, -1] < np.inf) | ~(distances[:, 0] >= 0)
     wrong |= ~(distances[:, 1:] >= distances[:, :-1]).all(axis=1)
@@ -245,13 +241,12 @@ def _check_arrays(neighbors: Neighbors, name: str) -> None:
         )
     wanted = (len(indices), int(pair_count(indices.shape[1])))
     if pairs is not None and (not isinstance(pairs, np.ndarray) or pairs.shape != wanted or pairs.dtype != np.float64):
-        raise ValueError(f"{name} must have pairs of shape {wanted} and dtype float64, as with_pairs gives them.")
+        raise ValueError(f"{name} must have pairs of shape {wanted} and dtype float64, as from with_pairs.")
     if neighbors.first is not None:
         whole_number(neighbors.first, f"{name}.first", 0, MOST_NODES)
 
 
-def _check_own(neighbors: Neighbors, name: str) -> None:
-    """Refuse neighbours of rows of X among which a node finds itself."""
+def _check_self_loops(neighbors: Neighbors, name: str) -> None:
     if neighbors.first is None:
         return
     nodes = np.arange(neighbors.first, neighbors.first + neighbors.n)
@@ -259,12 +254,12 @@ def _check_own(neighbors: Neighbors, name: str) -> None:
     if own.any():
         raise ValueError(
             f"{name} must have no node among its own neighbours; node {nodes[np.argmax(own)]} is. "
-            "GraphBuilder.fit(X, neighbors=...) takes it out, and first=None says that the nodes are queries."
+            "GraphBuilder.fit(X, neighbors=...) removes it. Set first=None if the nodes are queries."
         )
 
 
 def check_neighbors(X: Floats, neighbors: Neighbors, *, self_loops: bool = False) -> None:
-    """Refuse neighbours that do not belong to `X`: the distances of sixteen nodes are measured again and compared.
+    """Refuse neighbours that do not belong to `X`, by comparing the distances of sixteen nodes.
 
     `self_loops` is as for :func:`check_type`.
     """
@@ -283,13 +278,13 @@ def check_neighbors(X: Floats, neighbors: Neighbors, *, self_loops: bool = False
     given = neighbors.distances[rows]
     if not np.allclose(measured, given, rtol=1e-3, atol=1e-5 * given.max()):
         raise ValueError(
-            "neighbors does not match X: its distances are not those between the rows of X. Neighbours found with "
-            "metric='cosine' go with asbc.normalize(X)."
+            "neighbors does not match X: its distances are not those between the rows of X. Pass asbc.normalize(X) "
+            "with neighbours found by metric='cosine'."
         )
 
 
 def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
-    """`X`, checked and compared with its neighbours; None may stay None where they carry the distances among them."""
+    """Return `X`, checked and compared with its neighbours; None may stay None if they hold their pairs."""
     if X is None and isinstance(neighbors, Neighbors) and neighbors.pairs is not None:
         check_type(neighbors)
         return None
@@ -299,25 +294,18 @@ def vectors_for(X: ArrayLike | None, neighbors: Neighbors) -> Floats | None:
 
 
 def with_pairs(X: Floats | None, neighbors: Neighbors) -> Neighbors:
-    """The same neighbours, with the distances among them worked out once for all later steps."""
+    """Return the same neighbours with the distances among them, computed once for all later steps."""
     if neighbors.pairs is not None:
         return neighbors
-    return _as_sound_as(neighbors, replace(neighbors, pairs=neighborhood_distances(X, neighbors.indices)))
-
-
-def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Blocks of nodes, each with the squared distances among its nodes' neighbours.
-
-    Memory does not grow with n: a block is as large as it must be to keep every thread busy, which is 7 MB with two
-    threads and k = 30.
-    """
-    for rows, block in blocks_with_pairs(X, neighbors):
-        assert block.pairs is not None
-        yield rows, block.pairs
+    return _inherit_check(neighbors, replace(neighbors, pairs=neighborhood_distances(X, neighbors.indices)))
 
 
 def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, Neighbors]]:
-    """The same blocks as neighbours that carry those distances."""
+    """Yield blocks of nodes that hold the distances among their neighbours.
+
+    Memory does not grow with n: a block is as large as needed to keep every thread busy, 7 MB with two threads and
+    k = 30.
+    """
     wanted = BLOCK_TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads()
     step = max(1, min(wanted, 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
@@ -325,8 +313,15 @@ def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[
         yield rows, with_pairs(X, neighbors.rows(rows.start, rows.stop))
 
 
+def neighborhoods(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield the same blocks as nodes and the squared distances among each node's neighbours."""
+    for rows, block in blocks_with_pairs(X, neighbors):
+        assert block.pairs is not None
+        yield rows, block.pairs
+
+
 def kth_distance(neighbors: Neighbors, k: int) -> NDArray[np.float64]:
-    """Distance (n,) to the k-th neighbour; where duplicates make it zero, the least distance above zero, if any."""
+    """Return the distance (n,) to the k-th neighbour; if it is 0, the least positive distance, if any."""
     distances = neighbors.distances
     positive = np.where(distances > 0, distances, np.inf).min(axis=1)
     at_k = distances[:, k - 1]

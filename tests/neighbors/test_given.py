@@ -133,7 +133,9 @@ def test_a_damaged_object_is_mended_or_refused(X, own):
         found = asbc.GraphBuilder(k_cand=K - 1).fit(X, neighbors=asbc.Neighbors(*damaged)).neighbors_
         np.testing.assert_array_equal(found.indices, wanted.indices)
         np.testing.assert_array_equal(found.distances, wanted.distances)
-    with pytest.raises(ValueError, match=f"at least k_cand={K} for every node; row 150 has {K - 1}, the node itself"):
+    with pytest.raises(
+        ValueError, match=f"at least k_cand={K} for every node; row 150 has {K - 1}, excluding the node itself"
+    ):
         asbc.GraphBuilder(k_cand=K).fit(X, neighbors=asbc.Neighbors(*with_self_loop))
     for value, message in ((np.nan, "finite, at least 0 and in ascending order; row 150"), (-1.0, "row 150 does not")):
         distances = own.distances.copy()

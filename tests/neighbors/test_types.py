@@ -12,7 +12,7 @@ def test_head_and_rows(geometry):
     part = neighbors.rows(20, 50)
     assert part.first == 20
     assert np.array_equal(asbc.dim_mst(X, part), dimension[20:50])
-    with pytest.raises(ValueError, match="k must be a whole number from 1 to 30, the neighbours there are"):
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 30, the number of neighbours"):
         neighbors.head(31)
 
 
