@@ -1,3 +1,3 @@
-"""The version: the one place that says it."""
+"""The version, written only here."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"

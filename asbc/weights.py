@@ -143,8 +143,9 @@ def nnk_weights(
     sigma : (n,) array or float
         The bandwidth of each node, or one for all.
     k_min : int, default=6
-        A row with fewer positive weights than this gets its nearest neighbours too, with their kernel value as
-        weight; 0 switches this off.
+        A row with fewer positive weights than this gets its nearest neighbours too. Their weight is their kernel value
+        times ``max(0, 1 - k'w)``, the share that the NNK weights w leave unexplained. It is 0 for a node with an exact
+        copy: the copy keeps all the weight, and the row may have fewer than `k_min` neighbours. 0 switches this off.
     solver : {"exact", "reference"}, default="exact"
         ``"exact"`` meets the optimality conditions to 1e-8. ``"reference"`` starts from all neighbours and only ever
         drops them, as the public NNK code does; it is there for comparison.

@@ -49,7 +49,7 @@ def test_nnk_is_optimal_among_near_duplicates(seed):
         assert twins.kkt_residual(K, b, W[i]) < 1e-8
 
 
-def test_k_min_adds_the_nearest_with_their_kernel_weight(geometry, choice):
+def test_k_min_adds_the_nearest_with_the_weight_left_unexplained(geometry, choice):
     X, neighbors, _ = geometry
     sigma = 3 * choice.sigma
     bare = asbc.nnk_weights(X, neighbors, sigma, k_min=0)
@@ -57,13 +57,24 @@ def test_k_min_adds_the_nearest_with_their_kernel_weight(geometry, choice):
     assert ((bare > 0).sum(axis=1) < 12).any()
     assert ((full > 0).sum(axis=1) >= 12).all()
     kernel = asbc.gaussian_weights(neighbors, sigma)
-    added = (full > 0) & (bare == 0)
-    np.testing.assert_allclose(full[added], kernel[added], rtol=1e-12)
-    assert np.array_equal(full[~added], bare[~added])
-    for i in range(neighbors.n):  # no neighbour is passed over for one farther away
-        absent = np.flatnonzero(full[i] == 0)
-        if added[i].any() and len(absent):
-            assert np.flatnonzero(added[i]).max() < absent.min()
+    wanted = [twins.add_nearest(b, w, 12) for b, w in zip(kernel, bare, strict=True)]
+    np.testing.assert_allclose(full, wanted, rtol=1e-9, atol=1e-15)
+    assert np.array_equal(full[bare > 0], bare[bare > 0])
+
+
+@pytest.mark.parametrize("weights", ["nnk", asbc.NNK(solver="reference")])
+def test_an_exact_copy_weighs_as_much_as_a_near_one(clouds, weights):
+    builder = asbc.GraphBuilder(weights, metric="euclidean").fit(clouds[0])
+    shift = np.random.default_rng(0).normal(size=clouds[0].shape[1])
+    own = [builder.transform(clouds[0][:20] + step * shift)[:, :20].diagonal() for step in (0.0, 1e-9, 1e-6, 1e-4)]
+    np.testing.assert_allclose(own[0], 1.0, atol=0 if weights == "nnk" else 1e-12)  # the copy keeps all the weight
+    np.testing.assert_allclose(own[1:], 1.0, atol=1e-2)
+
+
+def test_twenty_copies_leave_no_row_empty():
+    X = np.repeat(np.random.default_rng(0).normal(size=(30, 4)), 20, axis=0)
+    rows = asbc.GraphBuilder(k_cand=15, metric="euclidean").fit(X).weights_
+    np.testing.assert_allclose(rows.sum(axis=1), 1)
 
 
 def test_a_narrow_kernel_still_has_weights(geometry):

@@ -111,6 +111,14 @@ def nnk(K, b):
     return nnls(root, (vectors[:, keep].T @ b) / np.sqrt(values[keep]))[0]
 
 
+def add_nearest(b, w, k_min):
+    """NNK weights `w`, filled up to `k_min` neighbours: the kernel `b` times the share that `w` leaves unexplained."""
+    w, unexplained = w.copy(), max(0.0, 1.0 - b @ w)
+    for r in np.flatnonzero(w == 0)[: max(0, k_min - np.count_nonzero(w))]:
+        w[r] = b[r] * unexplained
+    return w
+
+
 def nnk_objective(K, b, w):
     return 0.5 * w @ K @ w - b @ w
 

@@ -53,7 +53,7 @@ class Sample:
     total : int, default=None
         Rows of the data set; None for n.
     k_min : int, default=6
-        The fewest neighbours that NNK may leave a node.
+        NNK rows with fewer neighbours are filled with the nearest ones; see :func:`asbc.nnk_weights`.
     symmetrize : {"max", "mean", None}, default="max"
         How the two directions of an edge become one weight.
     seed : int, default=0

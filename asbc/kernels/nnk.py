@@ -332,16 +332,23 @@ def _fill(pairs, squared, sigma, i, kernel, K, b):
 
 @njit(inline="always")
 def _add_nearest(b, k_min, weights):
-    """Give the nearest neighbours their kernel value until `k_min` have weight."""
+    """Give the nearest neighbours weight until `k_min` have some: their kernel value times what NNK leaves unexplained.
+
+    The unexplained share is ``max(0, 1 - b'w)``. It is 0 next to an exact copy of the node, which keeps all the weight.
+    """
     present = 0
+    unexplained = 1.0
     for r in range(b.shape[0]):
+        unexplained -= b[r] * weights[r]
         if weights[r] > 0.0:
             present += 1
+    if unexplained <= 0.0:
+        return
     for r in range(b.shape[0]):
         if present >= k_min:
             break
         if weights[r] == 0.0:
-            weights[r] = b[r]
+            weights[r] = b[r] * unexplained
             present += 1
 
 
@@ -386,7 +393,7 @@ def nnk_rows(pairs, squared, sigma, k_min, exact):
     squared : (m, k) float64, squared distances from node to neighbours, ascending
     sigma : (m,) float64
     k_min : int
-        Rows with fewer positive weights than this get their nearest neighbours too, with the kernel as weight.
+        Rows with fewer positive weights than this get their nearest neighbours too; see :func:`_add_nearest`.
     exact : bool
         True for :func:`solve_exactly`, False for :func:`solve_by_dropping`.
     """

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--n-grid", type=int, default=12, metavar="N", help="of the spectral rule: bandwidths considered per node")
     add("--refine", action="store_true", help="of the spectral rule: search on between grid points")
     add("--beta", type=float, default=2.0, help="of the perplexity rule: neighbours, as a multiple of the dimension")
-    add("--k-min", type=int, default=6, metavar="N", help="the least number of neighbours per node with NNK weights")
+    add("--k-min", type=int, default=6, metavar="N", help="fill NNK rows with the nearest neighbours up to this many")
     add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
     add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how the two directions of an edge meet")
     add("--metric", choices=METRICS, default="euclidean", help="cosine scales every vector to unit length first")
