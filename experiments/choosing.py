@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from label_noise import noise
+from running import run_folders
 
 from asbc.evaluate import compare_methods
 from asbc.files import write_whole
-from asbc.report.exhibit import carry_out
 from asbc.results import collect
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "choosing.md"
@@ -172,8 +172,8 @@ if __name__ == "__main__":
             ["embedding=digits", "samples_per_class=[170]"],
             [*mnist(Path(folder)), "samples_per_class=[300]"],
         ]
-        found = [collect(path) for chosen in sets for path in carry_out("choosing", [*chosen, *given])]
-    moved = [collect(path) for chosen in sets[:2] for path in carry_out("noise", [*chosen, *given])]
+        found = [collect(path) for chosen in sets for path in run_folders("choosing", [*chosen, *given])]
+    moved = [collect(path) for chosen in sets[:2] for path in run_folders("noise", [*chosen, *given])]
     text = page(pd.concat(found, ignore_index=True), moved)
     write_whole(PAGE, lambda path: path.write_text(text))
     print(PAGE)

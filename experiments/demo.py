@@ -7,16 +7,20 @@ weighted vote of a node's neighbours names its class and how far a few labels ca
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from asbc.report import figures
-from asbc.report.exhibit import run, show
+from running import run
+
+from asbc.report.figures import levels, save_print
+from asbc.runs.record import find_record
 
 SMALL = ["evaluate=[loo,lp]", "evaluate.lp.labels=[1,5,20]", "trials=3"]  # of the paper's six levels and five trials
 
 if __name__ == "__main__":
-    for subject, part in run("ablation", [*SMALL, *sys.argv[1:]]):
+    for subject, study in run("ablation", [*SMALL, *sys.argv[1:]]):
         print("\nThe figure, accuracy against labels per class:")
-        show(subject, figures.lp(part))
+        drawing = levels(study, find_record("lp").figures[0])
+        print(*save_print(drawing, Path("figures") / subject.slug), sep="\n")
     print("\nNext, the same on your own vectors and labels:")
     print("  .venv/bin/asbc experiment=loo,lp embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
     print("Then one page of all that was run:")

@@ -4,10 +4,10 @@ Any override of `asbc` may follow, for example `embedding=digits 'samples_per_cl
 """
 
 from rich.console import Console
+from running import run_folders
 
 from asbc.evaluate import compare_methods
-from asbc.report.exhibit import carry_out
-from asbc.report.tables import Table
+from asbc.report.tables import FilledTable
 from asbc.results import collect
 
 OURS = "blend"
@@ -34,7 +34,7 @@ def noise(rows):
     for name in NAMES.values():
         header += [name, "blend − it"]
     trials = rows["trial"].nunique()
-    return Table(
+    return FilledTable(
         "noise",
         f"Moved labels that are found: average precision on {rows['dataset'].iloc[0]}",
         f"Means of {trials} trials, each with its own moved labels; all ways see the same ones. 95% bootstrap "
@@ -45,5 +45,5 @@ def noise(rows):
 
 
 if __name__ == "__main__":
-    for folder in carry_out("noise"):
+    for folder in run_folders("noise"):
         Console(width=180).print(noise(collect(folder)).rich())

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from running import run
 
 import asbc
 from asbc.embeddings import Clinc100
 from asbc.files import write_whole
-from asbc.report import contrasts, figures
-from asbc.report.exhibit import run
-from asbc.report.glossary import glossary_markdown
+from asbc.report.figures import draw, draw_figures
+from asbc.report.page import glossary_markdown
 from asbc.report.style import BLUE, INK, RED, label, style
-from asbc.report.table import Table, interval
+from asbc.report.tables import FilledTable, interval
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE, PAGE = ROOT / "docs" / "overview.png", ROOT / "README.md"
@@ -53,19 +53,19 @@ def kernels(path, node=0):
         canvas.savefig(path, dpi=80, format="png")
 
 
-def results(part):
+def results(study):
     """The chain of methods, each against kNN."""
     rows = []
-    for method in part.methods:
+    for method in study.methods:
         cells = [label(method)]
         for task in ("loo", "lp"):
-            own = part.of(task)
+            own = study.of(task)
             cells.append(f"{own[own['method'] == method]['value'].mean():.3f}")
-            cells.append(contrasts.between(part, method, "knn", task) if method != "knn" else None)
+            cells.append(study.compare(method, "knn", task) if method != "knn" else None)
         rows.append(cells)
-    last = {task: contrasts.between(part, "nnk_sigma", "nnk_fixed", task) for task in ("loo", "lp")}
+    last = {task: study.compare("nnk_sigma", "nnk_fixed", task) for task in ("loo", "lp")}
     note = "; ".join(f"{task.upper()} {interval(found)}: {found.verdict}" for task, found in last.items())
-    return Table(
+    return FilledTable(
         "readme",
         "",
         f"“A bandwidth for each node beats one for all”, NNK-σ − NNK-fixed: {note}.",
@@ -78,12 +78,13 @@ if __name__ == "__main__":
     write_whole(STRIP, kernels)
     ((_, narrow_to_wide),) = run("regimes", ["progress=false"])
     ((_, votes),) = run("loo", ["progress=false"])
-    panels = [figures.regimes(narrow_to_wide).panels[0], figures.loo(votes).panels[0]]
-    write_whole(IMAGE, lambda path: path.write_bytes(figures.png(panels, dpi=130)))
+    panels = [draw_figures(study)[0].panels[0] for study in (narrow_to_wide, votes)]
+    with style():
+        write_whole(IMAGE, lambda path: draw(panels, 2).savefig(path, dpi=130, format="png"))
 
     # The same as: asbc experiment=ablation evaluate.lp.labels=[1,5,20]
-    ((_, part),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
-    table = results(part)
+    ((_, study),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
+    table = results(study)
     text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
     text = between(text, WORDS, WORDS_END, glossary_markdown())
     write_whole(PAGE, lambda path: path.write_text(text))

@@ -27,10 +27,11 @@ from sklearn.cluster import SpectralClustering
 from sklearn.metrics import normalized_mutual_info_score
 
 import asbc
-from asbc.report import figures, tables
 from asbc.report.claims import judge
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
+from asbc.report.figures import draw, draw_figures
+from asbc.report.tables import fill_tables
 
 rng = np.random.default_rng(0)
 sheets = []
@@ -91,24 +92,26 @@ data = ["embedding=files", "embedding.path=mine.npz", "trials=3", "progress=fals
 asbc_command("experiment=loo", "samples_per_class=[10,20,30]", *data)
 asbc_command("experiment=lp", *data)
 (subject,) = read_evidence([folder / "outputs"]).subjects
-figures.draw(figures.loo(subject.parts["loo"]).panels)
+(figure,) = draw_figures(subject.studies["loo"])
+draw(figure.panels, columns=3)
 
 # %% [markdown]
 # Every difference is paired by trial and has a 95% interval.
 
 # %%
-display(Markdown(tables.accuracy(subject.parts["loo"], "loo").markdown()))
+(table,) = fill_tables(subject.studies["loo"])
+display(Markdown(table.markdown()))
 
 # %% [markdown]
 # ## The report
 #
 # `asbc-report outputs` writes one page with all figures, tables and verdicts, and each figure as SVG (with `--pdf` as
-# PNG and PDF too). It begins with which graph to build for which task. Some of its verdicts on the paper's claims,
+# PNG and PDF too). It starts with the graph to build for each task. Some of its verdicts on the paper's claims,
 # on these data:
 
 # %%
 page = make_report([folder / "outputs"])
 print(page.relative_to(folder), f"{page.stat().st_size / 1000:.0f} kB")
 for claim in judge(subject):
-    if not claim.missing:
+    if claim.verdict != "not run":
         print(f"{claim.verdict:>14}: {claim.text}")

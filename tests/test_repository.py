@@ -183,7 +183,7 @@ def test_the_wheel_is_whole(wheel):
         "conf/config.yaml",
         "train/conf/config.yaml",
         "report/page.css",
-        "report/paper.json",
+        "report/report.html",
         "explore/page.html",
         "embeddings/published.json",
     ):

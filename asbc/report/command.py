@@ -1,27 +1,22 @@
-"""The command `asbc-report`: from results to figures and one page."""
+"""The command `asbc-report`: one page, figures and tables from results."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
-from asbc.files import write_whole
-from asbc.report.canvas import save
-from asbc.report.chart import Figure
-from asbc.report.evidence import read_evidence
-from asbc.report.findings import find, steps
-from asbc.report.overview import multiples
-from asbc.report.page import GENERATOR, render
-from asbc.report.svg import figure_svg
+from asbc.progress import Progress
+from asbc.report.evidence import Evidence, read_evidence
+from asbc.report.figures import WIDTHS, Drawing, draw_figures, save_print, save_svg
+from asbc.report.page import GENERATOR, analyze, draw_together, render
+from asbc.report.tables import fill_tables
 from asbc.runs.results import ResultsError
+from asbc.storage import write_atomic
 
 PAGE = "report.html"
-Progress = Callable[[int, int, str], None]
 
 
 def make_report(
@@ -29,11 +24,12 @@ def make_report(
     out: str | Path | None = None,
     *,
     pdf: bool = False,
-    progress: Progress | None = None,
+    width: str = "double",
+    progress: bool = False,
 ) -> Path:
-    """Write the page and the figures for all runs under some folders.
+    """Write the page and the figures of all runs under some folders.
 
-    Nothing is written before all of it has been worked out, so bad results leave an earlier report as it was.
+    Nothing is written before everything is computed, so an error leaves an earlier report as it was.
 
     Parameters
     ----------
@@ -42,97 +38,112 @@ def make_report(
     out : str or Path, default=None
         Folder of the report; None for `report` in the first folder.
     pdf : bool, default=False
-        Write each figure as PNG and PDF too, for slides and a paper.
-    progress : callable, default=None
-        Called as `progress(done, total, what)` after each step.
+        Also write each figure as PDF and as PNG with 300 dpi.
+    width : {"single", "double"}, default="double"
+        Width of these files: one or two columns of a paper.
+    progress : bool, default=False
+        Whether to show progress on the standard error.
 
     Returns
     -------
     Path
-        The page, `report.html`; figures as SVG are in the folder `figures` beside it.
+        The page, `report.html`. The figures are in the folder `figures` next to it.
 
     See Also
     --------
-    asbc.report.evidence.read_evidence : what the page is made of.
+    asbc.report.evidence.read_evidence : the runs that the page shows.
     """
     if not folders:
         raise ResultsError("no folder given; `asbc` writes to `outputs` by default")
     target = Path(out) if out is not None else Path(folders[0]) / "report"
     _check_target(target)
-    evidence = read_evidence(folders)
-    total = 1 + sum(map(steps, evidence.subjects)) + 1
-    done = 0
-
-    def told(what: str) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total, what)
-
-    told("reading")
-    # One thread: the matrix products are small, and waiting threads would only burn time.
-    with threadpool_limits(1, user_api="blas"):
-        findings = [find(subject, told) for subject in evidence.subjects]
-    together = multiples(findings) if len(findings) > 1 else []
-    text = render(evidence, findings, together)
-    # The page first: it is whole by itself, and it marks the folder as ours.
-    write_whole(target / PAGE, lambda path: path.write_text(text, encoding="utf-8"))
-    for found in findings:
-        _write(found.figures.values(), target / "figures" / found.subject.slug, pdf)
-    _write(together, target / "figures", pdf)
-    told("writing")
+    shown = Progress(progress)
+    with shown.step("read"):
+        evidence = read_evidence(folders)
+    reports = []
+    with shown.step("compare", total=len(evidence.subjects), unit="data sets") as advance:
+        for subject in evidence.subjects:
+            reports.append(analyze(subject))
+            advance()
+    with shown.step("draw"):
+        together = draw_together(reports) if len(reports) > 1 else []
+        text = render(evidence, reports, together)
+        write_atomic(target / PAGE, text)
+        for report in reports:
+            drawings = [drawing for drawn in report.drawings.values() for drawing in drawn]
+            _save(drawings, target / "figures" / report.subject.slug, pdf, width)
+        _save(together, target / "figures", pdf, width)
     return target / PAGE
 
 
-def _write(figures: Iterable[Figure], folder: Path, pdf: bool) -> None:
-    for figure in figures:
-        drawn = figure_svg(figure)
-        write_whole(folder / f"{figure.name}.svg", lambda path, text=drawn: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-        if pdf:
-            save(figure, folder)
+def show_experiment(evidence: Evidence, experiment: str, out: str | Path = "figures", *, width: str = "double") -> None:
+    """Print the tables of one experiment, and write its figures as SVG, PNG and PDF.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    experiment : str
+    out : str or Path, default="figures"
+        Figures go to a folder in it, one per subject.
+    width : {"single", "double"}, default="double"
+        Width of the figures: one or two columns of a paper.
+    """
+    from rich.console import Console
+
+    found = [subject for subject in evidence.subjects if experiment in subject.studies]
+    if not found:
+        names = dict.fromkeys(name for subject in evidence.subjects for name in subject.studies)
+        raise ResultsError(f"no results of {experiment!r}; there are: {', '.join(names)}")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for subject in found:
+        study = subject.studies[experiment]
+        for table in fill_tables(study):
+            console.print(table.rich())
+        for path in _save(draw_figures(study), Path(out) / subject.slug, True, width):
+            console.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _save(drawings: Iterable[Drawing], folder: Path, pdf: bool, width: str) -> list[Path]:
+    paths = []
+    for drawing in drawings:
+        paths.append(save_svg(drawing, folder))
+        paths += save_print(drawing, folder, width) if pdf else []
+    return paths
 
 
 def _check_target(target: Path) -> None:
     page = target / PAGE
     if target.exists() and not target.is_dir():
-        raise ResultsError(f"{target}: a file; a folder is wanted for the report")
+        raise ResultsError(f"{target}: this is a file; --out must name a folder")
     if page.exists() and f'content="{GENERATOR}"' not in page.read_text(encoding="utf-8", errors="replace"):
-        raise ResultsError(f"{page}: not made by {GENERATOR}, and left alone; give another folder with --out")
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    """A bar with the time left; nothing where the output is not a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda done, total, what: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    columns = (
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}", markup=False),
-    )
-    with progress.Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+        raise ResultsError(
+            f"{page}: not written by {GENERATOR}, so it is not overwritten; give another folder with --out"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """`asbc-report outputs`: figures and one page of all that was run."""
-    parser = argparse.ArgumentParser(prog="asbc-report", description="Figures and one page of all runs under a folder.")
-    parser.add_argument("folders", nargs="+", type=Path, help="results folders (`outputs`), or single runs")
-    parser.add_argument("--out", type=Path, help="folder of the report; default: `report` in the first folder")
-    parser.add_argument(
-        "--pdf", action="store_true", help="write each figure as PNG and PDF too, for slides and a paper"
+    """Run `asbc-report`."""
+    parser = argparse.ArgumentParser(
+        prog="asbc-report",
+        description="Write one page with the figures, tables and verdicts of all runs under a folder.",
+        epilog="Examples: asbc-report outputs | asbc-report outputs --only loo | asbc-report outputs --pdf",
     )
+    add = parser.add_argument
+    add("folders", nargs="+", type=Path, help="results folders (`outputs`), or single runs")
+    add("--out", type=Path, help="folder of the report; default: `report` in the first folder")
+    add("--only", metavar="EXPERIMENT", help="print only the tables of one experiment and write only its figures")
+    add("--pdf", action="store_true", help="also write each figure as PDF and as PNG with 300 dpi")
+    add("--width", choices=tuple(WIDTHS), default="double", help="width of these files: one or two columns of a paper")
     options = parser.parse_args(arguments)
+    logging.basicConfig(format="asbc-report: %(message)s", level=logging.WARNING)
     try:
-        with _bar() as progress:
-            page = make_report(options.folders, options.out, pdf=options.pdf, progress=progress)
+        if options.only:
+            target = (options.out or options.folders[0] / "report") / "figures"
+            show_experiment(read_evidence(options.folders), options.only, target, width=options.width)
+            return
+        page = make_report(
+            options.folders, options.out, pdf=options.pdf, width=options.width, progress=sys.stderr.isatty()
+        )
     except (ResultsError, OSError) as error:
         parser.exit(1, f"asbc-report: {error}\n")
     print(page)

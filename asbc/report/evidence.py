@@ -1,44 +1,123 @@
-"""Which runs there are, and which of them answer which question."""
+"""Read runs from folders, and sort them by data set and experiment."""
 
 from __future__ import annotations
 
 import json
+import logging
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asbc.evaluate.bootstrap import Bootstrap
-from asbc.report.parts import AXES, EXPERIMENTS, SCORED, Evidence, Part, Record, Subject
-from asbc.runs.identity import canonical
-from asbc.runs.results import ResultsError, collect, runs
+from asbc.report.study import StoredRun, Study
+from asbc.runs.experiments import EXPERIMENTS
+from asbc.runs.record import read_record
+from asbc.runs.results import ResultsError, collect, read_status
 from asbc.runs.settings import read_settings, settings_text
 
-if TYPE_CHECKING:
-    import pandas as pd
+log = logging.getLogger("asbc")
 
-# A run under another name, such as a plain `asbc` or `asbc name=mine`, can stand in for these if it has measured this.
-_STAND_INS = {
-    "regimes": "chosen_rank_median",
-    "alignment": "spearman",
-    "loo": "loo",
-    "lp": "lp",
-    "gamma": "loo",
-    "regret": "regret",
-    "k_cand": "loo",
-    "n_grid": "loo",
+# Settings of the paper. Claims come from the runs that are nearest to them.
+PAPER_DEFAULTS = {
+    "k_cand": 30,
+    "bandwidth.gamma": 1.0,
+    "bandwidth.n_grid": 12,
+    "dimension.n_rep": 5,
+    "graph.k_min": 6,
+    "neighbors.metric": "cosine",
+    "seed": 0,
 }
+REQUIRED = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Embeddings that were studied: one data set seen by one encoder.
+
+    Attributes
+    ----------
+    dataset, encoder : str
+    studies : dict of Study
+        By experiment.
+    overrides : list of str
+        What was typed about these embeddings.
+    mark : str
+        Start of their fingerprint if other embeddings have the same name, else empty.
+    failed : dict of str
+        Errors of experiments that were tried and have no rows.
+    labeled : bool
+        Whether the embeddings have labels.
+    """
+
+    dataset: str
+    encoder: str
+    studies: dict[str, Study]
+    overrides: list[str]
+    mark: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
+    labeled: bool = True
+
+    @property
+    def name(self) -> str:
+        return subject_name(self.dataset, self.encoder) + (f" ({self.mark})" if self.mark else "")
+
+    @property
+    def slug(self) -> str:
+        """Name for files and links."""
+        name = "-".join(part for part in dict.fromkeys((self.dataset, self.encoder, self.mark)) if part)
+        return "".join(c if c.isalnum() else "-" for c in name.lower())
+
+    @property
+    def missing(self) -> list[str]:
+        """Experiments that were not run and can be run: without labels, only those that need none."""
+        return [
+            name
+            for name, record in EXPERIMENTS.items()
+            if record.suggested
+            and (self.labeled or not record.needs_labels)
+            and name not in self.studies
+            and name not in self.failed
+        ]
+
+    def command(self, experiment: str) -> str:
+        """Return the command that runs an experiment on these embeddings."""
+        return shlex.join(["asbc", f"experiment={experiment}", *self.overrides])
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that was found in some folders.
+
+    Attributes
+    ----------
+    subjects : list of Subject
+    runs : list of StoredRun
+        Oldest first.
+    skipped : dict of str
+        Folders of runs that cannot be read, and the reason.
+    """
+
+    subjects: list[Subject]
+    runs: list[StoredRun]
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def subject_name(dataset: str, encoder: str) -> str:
+    return dataset if dataset == encoder else f"{dataset} · {encoder}"
 
 
 def read_evidence(folders: Iterable[str | Path]) -> Evidence:
-    """Read all runs under some folders.
+    """Read all runs under some folders. Nothing that the files name is imported.
 
     Parameters
     ----------
     folders : iterable of str or Path
-        Results folders (`outputs`), single runs, or folders above them. A run found twice counts once.
+        Results folders (`outputs`), single runs, or folders above them. A run that is found twice counts once.
 
     Returns
     -------
@@ -46,8 +125,8 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
 
     See Also
     --------
-    asbc.results.collect : the rows alone, in one table.
-    asbc.report.command.make_report : the page made of it.
+    asbc.collect : the rows alone, as one table.
+    asbc.report.make_report : the page.
 
     Examples
     --------
@@ -61,61 +140,95 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     ...         run.append("trial-0", [{**row, "metric": "loo", "value": 0.9}])
     ...         table = run.finish()
     ...     (subject,) = read_evidence([root]).subjects
-    >>> subject.name, list(subject.parts)
+    >>> subject.name, list(subject.studies)
     ('mine · files', ['loo'])
     """
     roots = [Path(folder) for folder in folders]
-    found: dict[str, Record] = {}
+    found: dict[str, StoredRun] = {}
+    skipped: dict[str, str] = {}
     for folder in roots:
-        empty = True
-        for path, status in runs(folder):
-            empty = False
-            record = _read(path, status)
-            if record.id not in found or (record.finished and not found[record.id].finished):
-                found[record.id] = record
-        if empty:
+        if not folder.exists():
+            raise ResultsError(f"{folder}: no such folder")
+        paths = [path.parent for path in sorted(folder.rglob("status.json")) if ".replaced-" not in path.parent.name]
+        if not paths:
             raise ResultsError(
                 f"{folder}: no runs in it; give a folder that `asbc` wrote (`outputs` by default), "
-                "or make one now: asbc experiment=loo"
+                "or run an experiment first: asbc experiment=loo"
             )
-    records = sorted(found.values(), key=lambda record: record.status.get("started", 0.0))
-    if all(record.rows is None for record in records):
-        states = ", ".join(f"{record.id} {record.status['state']}" for record in records)
-        raise ResultsError(f"{', '.join(map(str, roots))}: there are runs, but none has rows yet ({states})")
-    typed = _typed(roots)
+        for path in paths:
+            run = _read_safely(path, skipped)
+            if run is not None and (run.id not in found or (run.finished and not found[run.id].finished)):
+                found[run.id] = run
+    stored = sorted(found.values(), key=lambda run: run.status.get("started", 0.0))
+    if all(run.rows is None for run in stored):
+        states = [f"{run.id} {run.status['state']}" for run in stored]
+        states += [f"{path} skipped ({reason})" for path, reason in skipped.items()]
+        raise ResultsError(f"{', '.join(map(str, roots))}: no run has results yet ({', '.join(states)})")
+    typed = _typed_overrides(roots)
     bootstrap = Bootstrap()
-    vectors = {
-        r.status["fingerprint"]: r.status["vectors"] for r in records if {"fingerprint", "vectors"} <= {*r.status}
-    }
-    groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
-        dataset, encoder = (str(record.status.get(key, "unknown")) for key in ("dataset", "encoder"))
-        groups.setdefault((dataset, encoder, _made_of(record, vectors)), []).append(record)
-    subjects = {}
-    for (dataset, encoder, made_of), group in groups.items():
-        overrides = next((typed[r.id] for r in reversed(group) if r.id in typed), [])
-        parts = _parts(group, bootstrap)
-        if parts:
-            subjects[dataset, encoder, made_of] = Subject(
-                dataset, encoder, parts, overrides, failed=_failed(group, parts), labeled=_labeled(group)
-            )
-    return Evidence(_distinct([(subject, key[2]) for key, subject in subjects.items()]), records)
+    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
+    for run in stored:
+        dataset, encoder = (str(run.status.get(key, "unknown")) for key in ("dataset", "encoder"))
+        vectors = str(run.status.get("vectors", run.status.get("fingerprint", "")))
+        groups.setdefault((dataset, encoder, vectors), []).append(run)
+    subjects = []
+    for (dataset, encoder, vectors), group in groups.items():
+        studies = _studies(group, bootstrap)
+        if studies:
+            overrides = next((typed[run.id] for run in reversed(group) if run.id in typed), [])
+            failed = {
+                run.experiment: str(run.status.get("error") or "no reason was recorded")
+                for run in group
+                if run.status["state"] == "failed" and run.experiment not in studies
+            }
+            subject = Subject(dataset, encoder, studies, overrides, failed=failed, labeled=_labeled(group))
+            subjects.append((subject, vectors))
+    return Evidence(_distinct(subjects), stored, skipped)
 
 
-def _made_of(record: Record, vectors: Mapping[str, str]) -> str:
-    """What tells embeddings of one name apart: their vectors, with labels or without.
+def _read_safely(path: Path, skipped: dict[str, str]) -> StoredRun | None:
+    """Read a run; one that cannot be read is named in `skipped`."""
+    try:
+        return _read(path)
+    except (ResultsError, ValueError, OSError, RecursionError, MemoryError) as error:
+        skipped[str(path)] = str(error).removeprefix(f"{path}: ")
+        log.warning("%s: skipped (%s)", path, skipped[str(path)])
+    return None
 
-    Earlier versions noted vectors and labels together; `vectors` says which vectors these were, where that is known.
-    """
-    both = str(record.status.get("fingerprint", ""))
-    return str(record.status.get("vectors", vectors.get(both, both)))
+
+def _read(path: Path) -> StoredRun:
+    status, settings = read_status(path), read_settings(path)
+    has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
+    rows = collect(path) if has_rows else None
+    if rows is not None and rows.empty:
+        rows = None
+    if rows is not None and REQUIRED - set(rows.columns):
+        missing = ", ".join(sorted(REQUIRED - set(rows.columns)))
+        raise ResultsError(f"{path}: the rows have no {missing}; `asbc` did not write them")
+    name = str(status.get("experiment", "unknown"))
+    return StoredRun(
+        str(status.get("run_id", path.name)), path, status, settings, rows, settings_text(path), read_record(path, name)
+    )
+
+
+def _labeled(group: list[StoredRun]) -> bool:
+    """Whether there are labels: as the runs recorded it, or as their metrics and samples imply."""
+    recorded = [run.status["labelled"] for run in group if "labelled" in run.status]
+    if recorded:
+        return any(recorded)
+    return any(
+        (run.rows["samples"] != 0).any()
+        or any(run.record.metric(name).needs_labels for name in run.rows["metric"].unique())
+        for run in group
+        if run.rows is not None
+    )
 
 
 def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:
-    """Subjects whose names and slugs differ: where they would not, each gets the start of its fingerprint."""
+    """Give subjects with the same name the start of their fingerprint, so that names and slugs differ."""
     plain = Counter(subject.slug for subject, _ in subjects)
+    taken = {slug for slug, times in plain.items() if times == 1}
     out: list[Subject] = []
-    taken: set[str] = {slug for slug, times in plain.items() if times == 1}
     for subject, fingerprint in subjects:
         if plain[subject.slug] > 1:
             start = fingerprint[:6] or "unknown"
@@ -126,138 +239,109 @@ def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:
     return out
 
 
-def _failed(records: list[Record], parts: Mapping[str, Part]) -> dict[str, str]:
-    """Errors of failed runs, the newest of each experiment that has nothing to show."""
-    return {
-        record.experiment: str(record.status.get("error") or "no reason was noted")
-        for record in records
-        if record.status["state"] == "failed" and record.experiment not in parts
-    }
+# Studies
 
 
-def _labeled(records: list[Record]) -> bool:
-    """Whether there are labels: as the runs noted it, or else by what they measured and how they sampled."""
-    noted = [record.status["labelled"] for record in records if "labelled" in record.status]
-    if noted:
-        return any(noted)
-    tables = [record.rows for record in records if record.rows is not None]
-    return any(rows["metric"].isin(SCORED).any() or (rows["samples"] != 0).any() for rows in tables)
+def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
+    """Return the studies of one subject: asbc's own experiments first, then others in the order of their runs."""
+    usable = [run for run in group if run.rows is not None]
+    others = [run for run in usable if run.experiment not in EXPERIMENTS]
+    studies: dict[str, Study] = {}
+    for name, record in EXPERIMENTS.items():
+        study = _study([run for run in usable if run.experiment == name], bootstrap)
+        if study is None and record.accepts:
+            measured = [replace(run, record=record) for run in others if (run.rows["metric"] == record.accepts).any()]
+            study = _study(measured, bootstrap, least=2 if record.axis else 1)
+        if study is not None:
+            studies[name] = study
+    shown = {run.id for study in studies.values() for run in study.runs}
+    for name in dict.fromkeys(run.experiment for run in others):
+        named = [run for run in others if run.experiment == name]
+        # A plain `asbc` run that another section shows adds nothing.
+        if not (name == "default" and all(run.id in shown for run in named)):
+            study = _study(named, bootstrap)
+            if study is not None:
+                studies[name] = study
+    return studies
 
 
-def _read(path: Path, status: dict[str, Any]) -> Record:
-    settings = read_settings(path)
-    has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
-    rows = collect(path) if has_rows else None
-    if rows is not None and rows.empty:
-        rows = None
-    if rows is not None:
-        missing = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"} - set(rows.columns)
-        if missing:
-            raise ResultsError(f"{path}: rows without {', '.join(sorted(missing))}; not what `asbc` writes")
-    return Record(str(status.get("run_id", path.name)), path, status, settings, rows, settings_text(path))
+def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Study | None:
+    """Return the study of one experiment: its runs nearest to the settings of the paper.
 
-
-def _parts(records: list[Record], bootstrap: Bootstrap) -> dict[str, Part]:
-    parts: dict[str, Part] = {}
-    usable = [record for record in records if record.rows is not None]
-    others = [record for record in usable if record.experiment not in EXPERIMENTS]
-    for experiment in EXPERIMENTS:
-        own = [record for record in usable if record.experiment == experiment]
-        part = _choose(experiment, own, bootstrap)
-        if part is None and experiment in _STAND_INS:
-            metric = _STAND_INS[experiment]
-            measured = [record for record in others if (_rows(record)["metric"] == metric).any()]
-            part = _choose(experiment, measured, bootstrap, least=2 if experiment in AXES else 1)
-        if part is not None:
-            parts[experiment] = part
-    shown = {record.id for part in parts.values() for record in part.records}
-    for name in dict.fromkeys(record.experiment for record in others):
-        named = [record for record in others if record.experiment == name]
-        # A plain `asbc` that another section shows has nothing more to say.
-        if not (name == "default" and all(record.id in shown for record in named)):
-            part = _choose(name, named, bootstrap)
-            assert part is not None
-            parts[name] = part
-    return parts
-
-
-def _choose(experiment: str, records: list[Record], bootstrap: Bootstrap, least: int = 1) -> Part | None:
-    """The runs to show: alike in all settings but the swept one; the fullest sweep, else the newest run."""
+    Runs that differ only in the setting that the experiment sweeps belong together.
+    """
     import pandas as pd
 
-    axis = AXES.get(experiment)
-    groups: dict[str, dict[Any, Record]] = {}
-    for record in records:
-        key = _alike(record, axis)
-        value = record.setting(axis) if axis else None
+    if not group:
+        return None
+    record = max(group, key=lambda run: run.status.get("started", 0.0)).record
+    axis = record.axis.key if record.axis else None
+    series: dict[str, dict[Any, StoredRun]] = {}
+    for run in group:
+        value = run.setting(axis) if axis else None
         if axis and not isinstance(value, int | float):
             continue
-        kept = groups.setdefault(key, {}).get(value)
-        if kept is None or record.finished or not kept.finished:
-            groups[key][value] = record
-    if not groups:
+        own = series.setdefault(_other_settings(run, axis), {})
+        if value not in own or run.finished or not own[value].finished:
+            own[value] = run
+    if not series:
         return None
 
-    def worth(group: dict[Any, Record]) -> tuple[int, bool, float]:
-        newest = max(record.status.get("started", 0.0) for record in group.values())
-        return len(group), all(record.finished for record in group.values()), newest
+    def preference(own: dict[Any, StoredRun]) -> tuple[Any, ...]:
+        runs = own.values()
+        away = sum(
+            run.setting(key) not in (None, value)
+            for run in runs
+            for key, value in PAPER_DEFAULTS.items()
+            if key != axis
+        )
+        newest = max(run.status.get("started", 0.0) for run in runs)
+        return len(own) > 1, all(run.finished for run in runs), -away / len(own), len(own), newest
 
-    best = max(groups.values(), key=worth)
+    best = max(series.values(), key=preference)
     if len(best) < least:
         return None
-    ordered = sorted(best.items(), key=lambda item: (item[0] is not None, item[0]))
-    rows = pd.concat([_rows(record).assign(setting=value) for value, record in ordered], ignore_index=True)
-    chosen = [record for _, record in ordered]
-    return Part(experiment, rows, chosen, [record for record in records if record not in chosen], bootstrap)
+    chosen = sorted(best.items(), key=lambda item: (item[0] is not None, item[0]))
+    rows = pd.concat([run.rows.assign(setting=value) for value, run in chosen], ignore_index=True)
+    kept = [run for _, run in chosen]
+    ids = {run.id for run in kept}
+    return Study(record, rows, kept, [run for run in group if run.id not in ids], bootstrap)
 
 
-def _rows(record: Record) -> pd.DataFrame:
-    assert record.rows is not None
-    return record.rows
+def flat_settings(run: StoredRun) -> dict[str, Any]:
+    """Return the settings of a run by dotted path."""
+
+    def flatten(tree: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for key, value in tree.items():
+            if isinstance(value, Mapping):
+                flat |= flatten(value, f"{prefix}{key}.")
+            else:
+                flat[f"{prefix}{key}"] = value
+        return flat
+
+    return flatten({key: value for key, value in run.settings.items() if key != "data"}, "")
 
 
-def _alike(record: Record, axis: str | None) -> str:
-    """Equal for runs that differ in nothing but the swept setting."""
-    flat = _flatten(canonical({key: value for key, value in record.settings.items() if key != "data"}))
-    if axis == "k_cand":
-        flat.pop("k_cand", None)
-        flat.pop("neighbors.k", None)
-    elif axis:
-        # Methods hold copies of the bandwidth's settings.
-        flat = {key: value for key, value in flat.items() if not key.endswith("." + axis.rpartition(".")[2])}
-    flat["fingerprint"] = record.status.get("fingerprint")
+def _other_settings(run: StoredRun, axis: str | None) -> str:
+    """Return a key that is equal for runs that differ only in the swept setting."""
+    flat = flat_settings(run)
+    if axis:
+        # Methods hold copies of the bandwidth's settings, and the search holds one of k_cand.
+        last = axis.rpartition(".")[2]
+        copies = {axis, "neighbors.k"} if axis == "k_cand" else {axis}
+        flat = {key: value for key, value in flat.items() if key not in copies and not key.endswith("." + last)}
+    flat["fingerprint"] = run.status.get("fingerprint")
     return json.dumps(flat, sort_keys=True, default=str)
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _typed(folders: list[Path]) -> dict[str, list[str]]:
-    """For each run, what was typed on the command line about the embeddings and the folder."""
+def _typed_overrides(folders: list[Path]) -> dict[str, list[str]]:
+    """Return what was typed on the command line about the embeddings and the folder, by run."""
     typed = {}
     for folder in folders:
-        # `asbc` notes its jobs beside the runs.
-        above = (
-            folder.parent.parent if folder.parent.name == "runs" else folder.parent if folder.name == "runs" else folder
-        )
+        above = next((path.parent for path in (folder, folder.parent) if path.name == "runs"), folder)
         for path in sorted(above.rglob("job.json")):
-            note = _note(path)
-            if "run_id" in note:
+            with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+                note = json.loads(path.read_text())
                 typed[note["run_id"]] = [o for o in note["overrides"] if o.startswith(("embedding", "out="))]
     return typed
-
-
-def _note(path: Path) -> dict[str, Any]:
-    """What `asbc` wrote about a job; nothing where that cannot be read, for it only helps to word a command."""
-    try:
-        note = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return note if isinstance(note, dict) and isinstance(note.get("overrides"), list) else {}

@@ -1,145 +1,353 @@
-"""One HTML page that needs nothing else: no network, no scripts, images and style inside."""
+"""The page: everything that there is to say about the results, and the HTML that shows it."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import count
+from typing import Any
 
-from asbc.report.chart import Figure
-from asbc.report.findings import Findings
-from asbc.report.glossary import glossary_html
-from asbc.report.overview import overview_html
-from asbc.report.parts import Evidence, Record
-from asbc.report.sections import (
-    anchor,
-    answers_html,
-    claims_html,
-    experiment_html,
-    heading,
-    hidden_html,
-    missing_html,
-)
-from asbc.report.words import named
+from asbc.evaluate.comparison import Comparison
+from asbc.evaluate.ranking import Gap
+from asbc.report.answers import Answer, Caveat, answer, caveats, recipe
+from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
+from asbc.report.evidence import Evidence, Subject, subject_name
+from asbc.report.figures import Drawing, draw_figures, panel_svg, side_by_side
+from asbc.report.study import BASELINE, FEWEST_TRIALS, Study
+from asbc.report.style import full_label, label, level_name, level_order, listed
+from asbc.report.tables import FilledTable, fill_tables
+from asbc.runs.experiments import EXPERIMENTS
 
 GENERATOR = "asbc-report"
+PAPER = "Geometry-Aware Graph Construction via Adaptive Spectral Bandwidth Control"
+CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open", NOT_RUN: "idle"}
+PLURALS = {HOLDS: "hold", FAILS: "do not hold", UNKNOWN: "cannot be decided", NOT_RUN: "were not run"}
+
+GLOSSARY = {
+    "kNN": "The plain graph: each node is joined to its k nearest neighbours with equal weights.",
+    "NNK": "Non-negative kernel regression: weights that reconstruct a node from its neighbours in the kernel space. "
+    "A neighbour that lies behind another one gets weight 0.",
+    "σ (sigma)": "The bandwidth: the width of the Gaussian kernel around a node. In a method's name: chosen per node "
+    "by the spectral rule.",
+    "fixed": "One bandwidth for all nodes: the mean distance to the 10th neighbour.",
+    "α (alpha)": "In a method's name: rows are sharpened, raised to a power that falls with the node's bandwidth.",
+    "r, effective rank": "The number of directions that a local kernel distinguishes: from 1 (all neighbours look "
+    "alike) to the number of neighbours (all are distinct).",
+    "dimMST": "The intrinsic dimension around a node, estimated from minimum spanning trees of its neighbours.",
+    "Levina–Bickel, TwoNN": "Other estimates of the dimension, from ratios of distances to the nearest neighbours.",
+    "γ (gamma)": "The bandwidth is chosen so that the effective rank is γ × dimension.",
+    "k_cand": "Candidate neighbours per node, from which the weights select.",
+    "LOO": "Leave-one-out accuracy: the share of nodes whose label is the weighted vote of their neighbours.",
+    "LP": "Label propagation: accuracy on the unlabelled nodes when a few labels per class spread over the graph.",
+    "balanced": "Mean over classes of each class's accuracy, so that small and large classes count the same.",
+    "NMI, ARI": "Agreement of spectral clusters with the classes: 1 if they are the same; ARI is about 0 by chance.",
+    "trial": "One repetition with its own seed. Methods are compared within a trial, on the same nodes.",
+    "interval": "A 95% bootstrap interval: trials and nodes are resampled.",
+}
 
 
-def render(evidence: Evidence, findings: Sequence[Findings], multiples: Sequence[Figure] = ()) -> str:
-    """The page as HTML; the same text for the same results.
+def glossary_markdown() -> str:
+    """Return the glossary as a table for the README.
+
+    Examples
+    --------
+    >>> from asbc.report.page import glossary_markdown
+    >>> print(glossary_markdown().splitlines()[0])
+    | word | meaning |
+    """
+    return "\n".join(
+        ["| word | meaning |", "| --- | --- |", *(f"| {word} | {text} |" for word, text in GLOSSARY.items())]
+    )
+
+
+@dataclass(frozen=True)
+class SubjectReport:
+    """Everything that there is to say about one subject.
+
+    Attributes
+    ----------
+    subject : Subject
+    answers : list of Answer
+    caveats : list of Caveat
+    verdicts : list of Verdict
+    drawings : dict of lists of Drawing
+        By experiment.
+    tables : dict of lists of FilledTable
+        By experiment.
+    """
+
+    subject: Subject
+    answers: list[Answer]
+    caveats: list[Caveat]
+    verdicts: list[Verdict]
+    drawings: dict[str, list[Drawing]]
+    tables: dict[str, list[FilledTable]]
+
+
+def analyze(subject: Subject) -> SubjectReport:
+    """Compute the answers, verdicts, figures and tables of one subject."""
+    return SubjectReport(
+        subject,
+        answer(subject),
+        caveats(subject),
+        judge(subject),
+        {name: draw_figures(study) for name, study in subject.studies.items()},
+        {name: fill_tables(study) for name, study in subject.studies.items()},
+    )
+
+
+def draw_together(reports: Sequence[SubjectReport]) -> list[Drawing]:
+    """Return the figures that show all subjects side by side; none for a single subject."""
+    drawn = []
+    for name in ("loo", "lp"):
+        named = [(report.subject.name, report.subject.studies[name]) for report in reports
+                 if name in report.subject.studies]  # fmt: skip
+        drawn.append(side_by_side(named, EXPERIMENTS[name].figures[0], name))
+    return [drawing for drawing in drawn if drawing is not None]
+
+
+def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Sequence[Drawing] = ()) -> str:
+    """Return the page as HTML. The same results give the same text.
 
     Parameters
     ----------
     evidence : Evidence
-    findings : sequence of Findings
-        One per subject of the evidence.
-    multiples : sequence of Figure, default=()
+    reports : sequence of SubjectReport
+        One per subject.
+    together : sequence of Drawing, default=()
         Figures of all subjects together.
-
-    Returns
-    -------
-    str
     """
-    several = len(findings) > 1
-    labeled = any(found.subject.labeled for found in findings)
-    first = "the best one per task" if labeled else "what can be seen of them without labels"
-    names = ", ".join(found.subject.name for found in findings)
-    body = [overview_html(findings, multiples)] if several else []
-    body += [_subject(found, several) for found in findings]
-    body += [glossary_html(), _runs(evidence)]
-    ended = max(record.status.get("ended", record.status.get("started", 0.0)) for record in evidence.records)
-    css = (files("asbc.report") / "page.css").read_text()
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="{GENERATOR}">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>asbc report: {escape(names)}</title>
-<style>
-{css}</style>
-</head>
-<body>
-<header><div>
-<h1>Which graph to build, and what the data say</h1>
-<p class="lead">Neighbourhood graphs on {escape(names)}: {first}, and the experiments of “Geometry-Aware
-Graph Construction via Adaptive Spectral Bandwidth Control”, run again. Every difference is paired by trial and has its
-interval; every verdict is worked out from the numbers on this page.</p>
-{_nav(findings)}
-</div></header>
-<main>
-{"".join(body)}
-</main>
-<footer>
-<p>Made by <code>asbc-report</code> from {len(evidence.records)} runs, the last of
-{time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(ended))}.</p>
-</footer>
-</body>
-</html>
-"""
+    from jinja2 import Environment
+
+    here = files("asbc.report")
+    templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    templates.filters |= {"minus": _minus, "label": full_label}
+    ended = max(run.status.get("ended", run.status.get("started", 0.0)) for run in evidence.runs)
+    seen: dict[str, str] = {}
+    numbers = count()
+
+    def once(text: str, where: str = "") -> str:
+        """Return a paragraph the first time; later nothing, or a reference to where it was."""
+        if text not in seen:
+            seen[text] = where
+            return text
+        return f"Same settings as {seen[text]}." if seen[text] else ""
+
+    return templates.from_string((here / "report.html").read_text(encoding="utf-8")).render(
+        generator=GENERATOR,
+        css=(here / "page.css").read_text(encoding="utf-8"),
+        paper=PAPER,
+        names=", ".join(report.subject.name for report in reports),
+        summary=summarize(reports),
+        evidence=evidence,
+        reports=reports,
+        together=together,
+        tasks=list(dict.fromkeys(found.task for report in reports for found in report.answers)),
+        glossary=GLOSSARY,
+        ended=time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(ended)),
+        once=once,
+        anchor=anchor,
+        heading=heading,
+        setup=_setup,
+        unfinished=_unfinished,
+        run_name=_run_names(evidence),
+        answer_text=_answer_text,
+        rivals=_rivals,
+        recipe=lambda found: recipe(found.study.runs[-1], found.method),
+        tally=_tally,
+        classes=CLASSES,
+        verdict_evidence=_verdict_evidence,
+        all_methods=_all_methods,
+        all_claims=_all_claims,
+        column_spans=_column_spans,
+        whisker=whisker,
+        panel_svg=lambda panel, columns: panel_svg(panel, columns, f"panel {next(numbers)}"),
+        is_comparison=lambda cell: isinstance(cell, Comparison),
+        without_labels=listed([r.heading for r in EXPERIMENTS.values() if r.needs_labels and r.suggested]),
+        baseline=BASELINE,
+        FEWEST_TRIALS=FEWEST_TRIALS,
+    )
 
 
-def _nav(findings: Sequence[Findings]) -> str:
-    if len(findings) > 1:
-        links = [("side-by-side", "Side by side"), ("claims", "Claims")]
-        links += [(found.subject.slug, found.subject.name) for found in findings]
+def summarize(reports: Sequence[SubjectReport]) -> list[str]:
+    """Return two sentences that open the page: the best graphs, and how many claims of the paper hold."""
+    wins: Counter[str] = Counter()
+    parts = []
+    for report in reports:
+        for found in report.answers:
+            if not found.enough:
+                continue
+            wins[found.method] += 1
+            gap = found.over(BASELINE)
+            if found.method == BASELINE:
+                gain = ", because no graph is measurably better"
+            else:
+                gain = f" ({found.ranking.means[found.method]:.3f}" + (
+                    f", {gap.difference:+.3f} over {label(BASELINE)})" if gap else ")"
+                )
+            parts.append(f"{full_label(found.method)} for “{found.task}”{gain}")
+    names = listed([report.subject.name for report in reports], 3)
+    if not parts:
+        first = f"The runs on {names} do not compare graphs on any task with at least {FEWEST_TRIALS} trials yet."
+    elif len(reports) == 1:
+        first = f"On {names} the graph to build is {listed(parts)}."
     else:
-        (found,) = findings
-        subject = found.subject
-        links = [("answers-" + subject.slug, "Which graph?")]
-        links += [("hidden-" + subject.slug, "What averages hide")] if found.hidden else []
-        links += [("claims-" + subject.slug, "Claims")]
-        links += [(anchor(name, subject), heading(name)) for name in subject.parts]
-    links += [("words", "Words"), ("runs", "Configuration")]
-    return "<nav>" + "".join(f'<a href="#{place}">{escape(text)}</a>' for place, text in links) + "</nav>"
-
-
-def _subject(found: Findings, several: bool) -> str:
-    subject = found.subject
-    out = [f'<section id="{subject.slug}">']
-    if several:
-        out.append(f'<h2 class="name">{escape(subject.name)}</h2>')
-    out += [answers_html(found), hidden_html(found.hidden, subject), claims_html(found), missing_html(subject)]
-    out += [experiment_html(found, name) for name in subject.parts]
-    out.append("</section>")
-    return "\n".join(out)
-
-
-def _runs(evidence: Evidence) -> str:
-    names = {
-        record.id: subject.name
-        for subject in evidence.subjects
-        for part in subject.parts.values()
-        for record in [*part.records, *part.others]
-    }
-    rows = []
-    for record in evidence.records:
-        status = record.status
-        seconds = f"{status['seconds']:,.0f}" if "seconds" in status else "–"
-        count = "0" if record.rows is None else f"{len(record.rows):,}"
-        data = names.get(record.id, named(str(status.get("dataset", "?")), str(status.get("encoder", "?"))))
-        rows.append(
-            f'<tr><th scope="row">{escape(record.experiment)}</th><td>{escape(data)}</td>'
-            f"<td>{escape(str(status['state']))}</td><td>{count}</td><td>{seconds}</td><td><code>{escape(record.id)}</code></td></tr>"
-        )
-    errors = [
-        f"<li><span>{escape(record.experiment)}</span><span>{escape(str(record.status['error']))}</span></li>"
-        for record in evidence.records
-        if record.status.get("error")
+        counts = listed([f"{full_label(method)} ({times})" for method, times in wins.most_common()])
+        first = f"On {names}, {len(parts)} comparisons of graphs on a task recommend: {counts}."
+    tally = Counter(one.verdict for report in reports for one in report.verdicts if one.of_paper)
+    verdicts = [
+        f"{tally[v]} {PLURALS[v] if tally[v] != 1 else v}" for v in (HOLDS, FAILS, UNKNOWN, NOT_RUN) if tally[v]
     ]
-    return (
-        '<h2 id="runs">Configuration</h2><div class="scroll"><table><thead><tr><th>experiment</th><th>data</th>'
-        f"<th>state</th><th>rows</th><th>seconds</th><th>run</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        + (f'<div class="missing partial"><strong>Stopped.</strong><ul>{"".join(errors)}</ul></div>' if errors else "")
-        + '<p class="note">The settings that each run was resolved to; the same settings and data make the same run.'
-        "</p>" + "".join(_settings(record) for record in evidence.records)
-    )
+    return [_minus(first), f"Of {sum(tally.values())} tests of the paper's claims, {listed(verdicts)}."]
 
 
-def _settings(record: Record) -> str:
-    return (
-        f"<details><summary>{escape(record.experiment)} <code>{escape(record.id)}</code></summary>"
-        f"<pre>{escape(record.text)}</pre></details>"
-    )
+def heading(subject: Subject, experiment: str) -> str:
+    """Return the title of an experiment's section."""
+    if experiment in subject.studies:
+        return subject.studies[experiment].record.heading
+    return EXPERIMENTS[experiment].heading if experiment in EXPERIMENTS else experiment
+
+
+def anchor(subject: Subject, experiment: str) -> str:
+    """Return the id of an experiment's section."""
+    safe = "".join(c if c.isalnum() or c == "_" else "-" for c in experiment)
+    number = list(subject.studies).index(experiment) if experiment not in EXPERIMENTS else ""
+    return f"{safe}{number}-{subject.slug}"
+
+
+def _answer_text(found: Answer) -> tuple[str, str, str]:
+    """Return the verdict on an answer, its class, and a sentence about it."""
+    best, tied = full_label(found.ranking.methods[0]), [full_label(name) for name in found.ranking.alike]
+    if not found.enough:
+        verdict = f"cannot tell: {found.ranking.trials} of {FEWEST_TRIALS} trials"
+        return verdict, "open", f"{best} has the highest mean, but the verdict needs at least {FEWEST_TRIALS} trials."
+    if found.clear:
+        return "best", "holds", f"{best} is better than every other graph that was compared."
+    if BASELINE in found.ranking.alike:
+        text = f"It is statistically tied with {best}, which has the highest mean, so the plain graph is enough."
+        return "tied with the best", "open", text
+    return "tied for best", "open", f"It has the highest mean, and is statistically tied with {listed(tied, 6)}."
+
+
+def _rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
+    """Return the lead of the best method over kNN and over the runner-up, with a shared scale."""
+    gaps = {name: gap for name in dict.fromkeys([BASELINE, found.runner_up]) if (gap := found.over(name)) is not None}
+    span = (min(0.0, *(g.low for g in gaps.values())), max(0.0, *(g.high for g in gaps.values())))
+    best = full_label(found.ranking.methods[0])
+    return [
+        (f"{best} − {full_label(name)}{' (runner-up)' if name == found.runner_up else ''}", gap, span)
+        for name, gap in gaps.items()
+    ]
+
+
+def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
+    counts = Counter(one.verdict for one in verdicts if one.of_paper)
+    return [
+        (CLASSES[verdict], f"{counts[verdict]} {plural if counts[verdict] != 1 else verdict}")
+        for verdict, plural in PLURALS.items()
+        if counts[verdict]
+    ]
+
+
+def _verdict_evidence(subject: Subject, one: Verdict) -> tuple[str, str]:
+    """Return the evidence of a verdict and a command to type, either of which may be empty."""
+    if one.verdict != NOT_RUN:
+        return one.evidence, ""
+    if one.experiment in subject.failed:
+        return f"The run failed: {subject.failed[one.experiment]}", ""
+    if not subject.labeled and one.experiment in EXPERIMENTS and EXPERIMENTS[one.experiment].needs_labels:
+        return "Needs labels, and there are none.", ""
+    if one.experiment in subject.missing:
+        return "Not run yet:", subject.command(one.experiment)
+    return one.evidence, ""
+
+
+def _unfinished(study: Study) -> str:
+    """Return which runs of a study are not finished, and how far they are."""
+    parts = []
+    for run in study.runs:
+        if not run.finished and run.rows is not None:
+            done = len(run.rows[["samples", "trial"]].drop_duplicates())
+            parts.append(f"{run.id} is {run.status['state']}, {done} of {run.status.get('units', '?')} subsamples")
+    return "; ".join(parts)
+
+
+def _setup(study: Study) -> str:
+    get = study.runs[-1].setting
+    swept = study.record.axis.key if study.record.axis else ""
+    samples = ", ".join(map(level_name, sorted(study.rows["samples"].unique().tolist(), key=level_order)))
+    facts = [
+        f"{samples} samples per class" if samples != "all" else "all samples",
+        f"{study.rows['trial'].nunique()} trials",
+        *(
+            text.format(get(key))
+            for key, text in (
+                ("k_cand", "k_cand = {}"),
+                ("neighbors.metric", "{} metric"),
+                ("dimension.estimator", "dimension by {}"),
+                ("bandwidth.gamma", "γ = {}"),
+                ("bandwidth.n_grid", "{} grid points"),
+                ("seed", "seed {}"),
+            )
+            if key != swept and get(key) is not None
+        ),
+    ]
+    return ", ".join(facts) + "."
+
+
+def _run_names(evidence: Evidence) -> dict[str, str]:
+    """Return the name of the data of each run."""
+    names = {
+        run.id: subject_name(*(str(run.status.get(key, "?")) for key in ("dataset", "encoder")))
+        for run in evidence.runs
+    }
+    for subject in evidence.subjects:
+        for study in subject.studies.values():
+            names |= {run.id: subject.name for run in (*study.runs, *study.others)}
+    return names
+
+
+def _all_methods(reports: Sequence[SubjectReport], task: str) -> dict[str, Any]:
+    """Return what the table of one task shows for several subjects: the methods that most subjects have come first."""
+    found = {report.subject.name: next((a for a in report.answers if a.task == task), None) for report in reports}
+    times = Counter(method for a in found.values() if a for method in a.study.methods if method in a.ranking.means)
+    metric = next(a.metric for a in found.values() if a)
+    return {"metric": metric, "methods": sorted(times, key=lambda method: -times[method]), "answers": found}
+
+
+def _all_claims(reports: Sequence[SubjectReport]) -> list[tuple[str, list[Verdict | None]]]:
+    """Return every claim with the verdict of each subject."""
+    found = [{one.text: one for one in report.verdicts} for report in reports]
+    texts = dict.fromkeys(text for own in found for text in own)
+    return [(text, [own.get(text) for own in found]) for text in texts]
+
+
+def _column_spans(table: FilledTable) -> list[tuple[float, float] | None]:
+    """Return the scale of each column of differences, zero included; None for other columns."""
+    spans: list[tuple[float, float] | None] = []
+    for column in zip(*table.rows, strict=True):
+        found = [cell for cell in column if isinstance(cell, Comparison)]
+        spans.append((min(0.0, *(c.low for c in found)), max(0.0, *(c.high for c in found))) if found else None)
+    return spans
+
+
+def whisker(c: Comparison | Gap, span: tuple[float, float], less_is_better: bool = False) -> dict[str, Any]:
+    """Return what draws a difference with its interval: places in a strip of 72 pixels, and the class of its colour."""
+    low, high = span if span[1] > span[0] else (-1.0, 1.0)
+    names = ("zero", "low", "middle", "high")
+    places = {
+        name: round(4 + (value - low) / (high - low) * 64, 1)
+        for name, value in zip(names, (0.0, c.low, c.difference, c.high), strict=True)
+    }
+    above, below = ("worse", "better") if less_is_better else ("better", "worse")
+    return {**places, "kind": above if c.low > 0 else below if c.high < 0 else "tied"}
+
+
+def _minus(text: str) -> str:
+    """Return text with minus signs in front of digits."""
+    for digit in "0123456789":
+        text = text.replace(f"-{digit}", f"−{digit}")
+    return text

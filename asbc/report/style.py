@@ -1,16 +1,14 @@
-"""One look for all figures: names, colours that colour-blind readers can tell apart, marks, and axes."""
+"""Names, colours and markers of methods, and the matplotlib settings of all figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-# Okabe and Ito's palette, darkened a little where lines on white need it.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish; darkened where lines on white need it.
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE = "#0072b2", "#3ba3dc", "#009e73", "#e69f00", "#d55e00", "#b8578f"
 INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
-# Of text in SVG files; on the page it is the page's own.
-FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica Neue, Arial, sans-serif"
 
 NAMES = {
     "knn": "kNN",
@@ -27,50 +25,96 @@ NAMES = {
     "levina_bickel": "Levina–Bickel",
     "two_nn": "TwoNN",
 }
+WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK"}
 
-# Line colour, marker and dash of each method: any two differ in at least two of them.
-LOOKS: dict[str, tuple[str, str, str]] = {
-    "knn": (MUTED, "o", ":"),
-    "knn_sigma": (SKY, "s", "--"),
-    "knn_sigma_alpha": (BLUE, "D", "-."),
-    "nnk_fixed": (ORANGE, "v", "--"),
-    "nnk_sigma": (RED, "^", "-"),
-    "nnk_sigma_alpha": (PURPLE, "P", "-."),
+
+class Look(NamedTuple):
+    """Colour, marker and dash of a method's line."""
+
+    color: str
+    marker: str
+    dash: str
+
+
+# Any two of the paper's methods differ in at least two of colour, marker and dash.
+LOOKS = {
+    "knn": Look(MUTED, "o", ":"),
+    "knn_sigma": Look(SKY, "s", "--"),
+    "knn_sigma_alpha": Look(BLUE, "D", "-."),
+    "nnk_fixed": Look(ORANGE, "v", "--"),
+    "nnk_sigma": Look(RED, "^", "-"),
+    "nnk_sigma_alpha": Look(PURPLE, "P", "-."),
 }
+# Looks of other methods, in the order in which they appear in a figure.
+OTHER_LOOKS = [
+    Look(color, marker, dash)
+    for dash, markers in (("-", "Xd<h"), ("--", "p>*8"), (":", "<hXd"))
+    for color, marker in zip((GREEN, INK, BLUE, PURPLE), markers, strict=True)
+]
 
 
 def label(method: str) -> str:
-    """What a reader is shown for a method's name in the results."""
+    """Return the name that a reader sees for a method of the results."""
     if method in NAMES:
         return NAMES[method]
-    for kind in ("gaussian", "nnk"):
+    for kind in WEIGHTS:
         if method.endswith(f"_{kind}"):
             return method[: -len(kind) - 1].replace("_", " ")
     return method.replace("_", " ").strip() or method
 
 
 def full_label(method: str) -> str:
-    """A method's name where methods of all kinds of weights stand together: "self tuning (NNK)"."""
-    kind = next((kind for kind in ("gaussian", "nnk") if method.endswith(f"_{kind}") and method not in NAMES), None)
+    """Return a method's name with its kind of weights, for lists of several kinds: "self tuning (NNK)"."""
+    kind = next((kind for kind in WEIGHTS if method.endswith(f"_{kind}") and method not in NAMES), None)
     if method == "knn_fixed":
         kind = "gaussian"
-    return f"{label(method)} ({'NNK' if kind == 'nnk' else 'Gaussian'})" if kind else label(method)
+    return f"{label(method)} ({WEIGHTS[kind]})" if kind else label(method)
+
+
+def looks(methods: Iterable[str]) -> dict[str, Look]:
+    """Return a look for each method: its own one, or the next of the other looks."""
+    methods = list(methods)
+    others = [method for method in methods if method not in LOOKS]
+    chosen = {method: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, method in enumerate(others)}
+    return {method: LOOKS.get(method) or chosen[method] for method in methods}
+
+
+def level_name(level: float) -> str:
+    """Return a level as text; 0 represents all samples."""
+    return f"{level:g}" if level else "all"
+
+
+def level_order(level: float) -> tuple[bool, float]:
+    """Sort key of levels: by size, and all samples last."""
+    return not level, level
+
+
+def listed(words: Sequence[str], most: int | None = None) -> str:
+    """Return words as a phrase: "a, b and c"; with `most`, a long list ends in "and 4 more"."""
+    if most is not None and len(words) > most + 1:
+        words = [*words[:most], f"{len(words) - most} more"]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """Matplotlib's settings for the figures, and none of a user's own."""
+def style(font_size: float = 10) -> Iterator[None]:
+    """Apply the matplotlib settings of all figures, and none of the user's.
+
+    Parameters
+    ----------
+    font_size : float, default=10
+        Points of ordinary text.
+    """
     import matplotlib as mpl
 
-    settings: Any = {
+    settings: dict[str, Any] = {
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"],
-        "font.size": 10,
-        "axes.titlesize": 10.5,
+        "font.size": font_size,
+        "axes.titlesize": 1.05 * font_size,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
-        "axes.titlepad": 10,
-        "axes.titley": 1.0,  # where it stands anyway; else all labels are laid out twice to see whether it must move
+        "axes.titlepad": font_size,
         "axes.labelcolor": INK,
         "axes.edgecolor": FAINT,
         "axes.linewidth": 0.8,
@@ -81,22 +125,21 @@ def style() -> Iterator[None]:
         "grid.color": GRID,
         "grid.linewidth": 0.8,
         "text.color": INK,
+        "text.parse_math": False,  # names of methods may contain dollar signs
         "xtick.color": MUTED,
         "ytick.color": MUTED,
         "xtick.labelcolor": INK,
         "ytick.labelcolor": INK,
-        "xtick.labelsize": 9,
-        "ytick.labelsize": 9,
+        "xtick.labelsize": 0.9 * font_size,
+        "ytick.labelsize": 0.9 * font_size,
         "lines.linewidth": 1.8,
         "lines.markersize": 5.5,
         "legend.frameon": False,
-        "legend.fontsize": 9,
+        "legend.fontsize": 0.9 * font_size,
         "figure.facecolor": "white",
         "savefig.facecolor": "white",
-        "figure.dpi": 100,
-        "savefig.dpi": 200,
         "pdf.fonttype": 42,
-        "svg.hashsalt": "asbc",
+        "svg.fonttype": "none",
     }
     with mpl.rc_context():
         mpl.rcdefaults()

@@ -1,353 +1,315 @@
-"""The tables: numbers beside the paper's, and every difference with its paired interval."""
+"""The tables: one function per kind of table. Every difference has its paired interval."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asbc.evaluate.comparison import Comparison
-from asbc.report import contrasts
-from asbc.report.paper import at_gamma, paper
-from asbc.report.parts import Part
-from asbc.report.style import label
-from asbc.report.table import Cell, Table
-from asbc.report.words import level_name
+from asbc.evaluate.metrics import PER_SAMPLE, Metric
+from asbc.report.study import BASELINE, Study, default_target
+from asbc.report.style import label, level_name
+from asbc.runs.record import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from rich.table import Table as RichTable
 
-TASKS = {"loo": "LOO", "lp": "LP", "nmi": "NMI", "ari": "ARI"}
-KINDS = {"gaussian": "gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + gaussian"}
+Cell = str | Comparison | None
+WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + Gaussian"}
+SPECTRAL = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}  # the spectral rule with each kind of weights
 
 
-def accuracy(part: Part, metric: str) -> Table:
-    """Accuracy of each method at each level, and its difference from kNN over all levels."""
-    part = part.fullest(metric)
-    rows = part.of(metric)
-    methods = [m for m in part.methods if (rows["method"] == m).any()]
-    base = "knn" if "knn" in methods else methods[0]
-    levels = part.levels(metric)
-    uneven = _uneven(part, metric)
-    means = rows.groupby(["method", "level"])["value"].mean()
+@dataclass(frozen=True)
+class FilledTable:
+    """A table of the report.
+
+    Attributes
+    ----------
+    name : str
+    title, note : str
+    header : sequence of str
+    rows : sequence of rows
+        A cell is text, a comparison, or None.
+    less_is_better : bool
+        Whether a difference below 0 is the better one.
+    """
+
+    name: str
+    title: str
+    note: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    less_is_better: bool = False
+
+    def without_empty_columns(self) -> FilledTable:
+        kept = [i for i in range(len(self.header)) if not self.rows or any(row[i] is not None for row in self.rows)]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, header=[self.header[i] for i in kept], rows=rows)
+
+    def text(self) -> list[list[str]]:
+        """Return the cells as plain text."""
+        return [
+            ["" if c is None else interval(c) if isinstance(c, Comparison) else c for c in row] for row in self.rows
+        ]
+
+    def markdown(self) -> str:
+        """Return the table for a README."""
+        lines = [list(self.header), ["---"] + ["---:"] * (len(self.header) - 1), *self.text()]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+    def rich(self) -> RichTable:
+        """Return the table for a terminal."""
+        from rich.table import Table as RichTable
+
+        view = RichTable(title=self.title, caption=self.note)
+        for column, name in enumerate(self.header):
+            view.add_column(name, justify="left" if column == 0 else "right")
+        for row in self.text():
+            view.add_row(*row)
+        return view
+
+
+def interval(c: Comparison) -> str:
+    """Return a difference and its interval in one short line."""
+    return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}]"
+
+
+def fill_tables(study: Study) -> list[FilledTable]:
+    """Return the tables that the record of a study asks for, and generic ones of metrics that it does not name."""
+    record = study.record
+    specs = list(record.tables)
+    named = {metric for spec in (*record.figures, *record.tables) for metric in spec.metrics}
+    generic = study.generic_metrics(named)
+    scored = [metric for metric in generic if record.metric(metric).task or "right" in study.of(metric).dropna(axis=1)]
+    for metric in scored:
+        unit = record.metric(metric).level
+        specs.append(Table("levels", metric, f"{record.metric(metric).title} by {unit}", metrics=(metric,)))
+    others = tuple(metric for metric in generic if metric not in scored)
+    if others:
+        title = "Other measurements" if specs else "Measurements"
+        specs.append(Table("methods", "measurements", title, "Means over trials and levels.", others))
+    tables = [RENDERERS.get(spec.kind, methods)(study, spec) for spec in specs]
+    tables = [table.without_empty_columns() for table in tables if table is not None]
+    return [table for table in tables if len(table.header) > 1]
+
+
+def levels(study: Study, spec: Table) -> FilledTable | None:
+    """Fill a table of one metric: methods by levels, and the difference from kNN over all levels."""
+    metric = spec.metrics[0]
+    if not study.has(metric):
+        return None
+    study = study.largest_sample(metric)
+    names, found = study.methods_with(metric), study.levels(metric)
+    base = BASELINE if BASELINE in names else names[0]
+    balanced = f"{metric}_balanced" if _uneven(study, metric) else ""
+    unreached = f"{metric}_unreached" if study.has(f"{metric}_unreached") else ""
+    means = study.of(metric).groupby(["method", "level"])["value"].mean()
     body: list[list[Cell]] = []
-    for method in methods:
-        gain = None if method == base else contrasts.between(part, method, base, metric)
-        values = [_number(means.get((method, level)), 3) for level in levels]
-        lost: list[Cell] = [_share(part, method, "lp_unreached")] if metric == "lp" else []
-        own = part.rows[part.rows["method"] == method]
-        balanced: list[Cell] = [_mean(own, f"{metric}_balanced", 3)] if uneven else []
-        body.append([label(method), *values, *balanced, *lost, gain, _record(gain)])
-    unit = "labels per class" if metric == "lp" else "samples per class"
-    short = _short(part, metric)
-    return Table(
-        metric,
-        f"{TASKS[metric]} accuracy by {unit}" if metric in ("loo", "lp") else f"{TASKS.get(metric, metric)} by level",
-        "Means over trials; the difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost. "
-        + ("Class-balanced: the mean over classes of each class's own accuracy, over all levels. " if uneven else "")
-        + short
-        + ("Unreached: nodes that no label reaches, counted as wrong. " if metric == "lp" else "")
-        + _how(body),
-        [
-            "method",
-            *map(level_name, levels),
-            *(["class-balanced"] if uneven else []),
-            *(["unreached"] if metric == "lp" else []),
-            f"difference from {label(base)}",
-            "W/T/L, p",
-        ],
-        body,
-    )
-
-
-def gamma(part: Part) -> Table:
-    """Table 3: accuracy and rank for each gamma, beside the paper's."""
-    values = sorted(part.rows["setting"].unique())
-    base = 1.0 if 1.0 in values else values[0]
-    body: list[list[Cell]] = []
-    for value in values:
-        at = part.rows[part.rows["setting"] == value]
-        usual, other = (at[at["method"] == method] for method in ("nnk_sigma", "knn_sigma"))
+    for method in names:
+        gain = None if method == base else study.compare(method, base, metric)
         body.append(
             [
-                f"{value:g}",
-                _mean(usual, "loo"),
-                _number(at_gamma(value, "loo"), 3) if part.has("loo") else None,
-                None if value == base else contrasts.across(part, "nnk_sigma", value, base, "loo"),
-                _mean(at, "rank_median", 1),
-                _number(at_gamma(value, "rank_median"), 1),
-                _mean(at, "dimension_median", 1),
-                _mean(at, "sigma_median", 3),
-                _mean(other, "loo"),
-                None if value == base else contrasts.across(part, "knn_sigma", value, base, "loo"),
+                label(method),
+                *(_number(means.get((method, level)), 3) for level in found),
+                *(
+                    _mean(study, method, name, 3 if name == balanced else None)
+                    for name in (balanced, unreached)
+                    if name
+                ),
+                gain,
+                None if gain is None else f"{gain.wins}/{gain.ties}/{gain.losses}, p={gain.p_value:.2g}",
             ]
         )
-    return Table(
-        "gamma",
-        "Table 3. How much γ matters: the rank wanted is γ × dimension",
-        f"Paper: {paper()['data']}, median dimension {paper()['gamma']['dimension_median']}; other embeddings are not "
-        f"expected to give the same {'accuracies' if part.has('loo') else 'ranks'}. "
-        + _how(body, f"Differences are from γ = {base:g}, in the same trials. "),
-        [
-            "γ",
-            "LOO NNK-σ",
-            "paper",
-            f"from γ = {base:g}",
-            "median r",
-            "paper",
-            "median d",
-            "median σ",
-            "LOO kNN-σ",
-            f"from γ = {base:g}",
-        ],
-        body,
-    )
-
-
-def ablation(part: Part) -> Table:
-    """The chain of methods on every task, and what their graphs are like."""
-    tasks = _tasks(part)
-    more = {
-        "edges": "edges",
-        "row_degree_median": "neighbours",
-        "components": "components",
-        "condition_median": "condition",
-    }
-    body: list[list[Cell]] = []
-    for method in part.methods:
-        own = part.rows[part.rows["method"] == method]
-        means = [_mean(own, task) for task in tasks] + [_mean(own, name, 0) for name in more]
-        body.append([label(method), *means, _share(part, method, "at_edge")])
-    return Table(
-        "ablation",
-        "Ablation: the chain of methods",
-        f"Means over trials{' (LP: over all label counts too)' if 'lp' in tasks else ''}. "
-        "Neighbours: median number per node that have weight. "
-        "Condition: median condition number of the local kernels. At edge: nodes whose bandwidth is at an end of "
-        "the grid.",
-        ["method", *(TASKS[task] for task in tasks), *more.values(), "at edge"],
-        body,
-    )
-
-
-def steps(part: Part) -> Table:
-    """What each step of the chain brings."""
-    tasks = _tasks(part)
-    methods = part.methods
-    body: list[list[Cell]] = [
-        [f"{label(before)} → {label(method)}", *(contrasts.between(part, method, before, task) for task in tasks)]
-        for before, method in pairwise(methods)
+    header = [
+        "method",
+        *map(level_name, found),
+        *(["class-balanced"] if balanced else []),
+        *(["unreached"] if unreached else []),
+        f"difference from {label(base)}",
+        "W/T/L, p",
     ]
-    caution = (
-        " NMI and ARI intervals say only how trials differ: where trials share their nodes, and the more so where a "
-        "trial takes the whole data set, they are too narrow to conclude from."
+    note = (
+        "Means over trials. The difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost. "
+        + ("Class-balanced: mean over classes of each class's accuracy, over all levels. " if balanced else "")
+        + _short_classes(study, metric)
+        + ("Unreached: nodes that no label reaches; they count as wrong. " if unreached else "")
+        + _intervals(body)
     )
-    return Table(
-        "steps",
-        "Ablation: what each step brings",
-        f"Differences in the same trials. {_how(body)}{caution if {'nmi', 'ari'} & set(tasks) else ''}",
-        ["step", *(TASKS[task] for task in tasks)],
-        body,
-    )
+    return FilledTable(spec.name, spec.title, _join(spec.caption, note), header, body)
 
 
-def selectors(part: Part) -> Table:
-    """All rules for the bandwidth, against the spectral one with the same weights."""
-    tasks = [task for task in ("loo", "lp") if (part.rows["metric"] == task).any()]
+def methods(study: Study, spec: Table) -> FilledTable:
+    """Fill a table with the means of several metrics by method."""
+    named = [metric for metric in spec.metrics if study.has(metric)]
+    if spec.kind not in RENDERERS and not named:
+        named = list(study.rows["metric"].unique())
+    body = [[label(method), *(_mean(study, method, metric) for metric in named)] for method in study.methods]
+    header = ["method", *(study.record.metric(metric).title for metric in named)]
+    return FilledTable(spec.name, spec.title, spec.caption, header, body)
+
+
+def steps(study: Study, spec: Table) -> FilledTable:
+    """Fill a table with the differences between consecutive methods."""
+    named = [metric for metric in spec.metrics if study.has(metric)]
+    body: list[list[Cell]] = [
+        [f"{label(before)} → {label(method)}", *(study.compare(method, before, metric) for metric in named)]
+        for before, method in pairwise(study.methods)
+    ]
+    header = ["step", *(study.record.metric(metric).title for metric in named)]
+    return FilledTable(spec.name, spec.title, _join(spec.caption, _intervals(body)), header, body)
+
+
+def sweep(study: Study, spec: Table) -> FilledTable | None:
+    """Fill a table with metrics at each value of the swept setting, next to those of the paper."""
+    axis, paper = study.record.axis, study.record.paper
+    if axis is None:
+        return None
+    values = study.settings
+    base = axis.base if axis.base in values else values[0]
+    named = [metric for metric in spec.metrics if study.has(metric)]
+    printed = {metric: dict(zip(paper.get("value", ()), column, strict=False)) for metric, column in paper.items()
+               if isinstance(column, list) and metric in named}  # fmt: skip
+    first = spec.metrics[0] if spec.metrics else ""
+    header = ["method", axis.label]
+    for metric in named:
+        header += [study.record.metric(metric).title, *(["paper"] if metric in printed else [])]
+        header += [f"from {axis.label} = {base:g}"] if metric == first else []
     body: list[list[Cell]] = []
-    for kind, methods in _by_weights(part):
-        base = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}.get(kind, "nnk_sigma")
-        for method in methods:
-            own = part.rows[part.rows["method"] == method]
-            cells: list[Cell] = [_rule(method), KINDS.get(kind, "its own")]
-            for task in tasks:
-                cells.append(_mean(own, task))
-                cells.append(None if method == base else contrasts.between(part, method, base, task))
+    for method in study.methods:
+        for value in values:
+            cells: list[Cell] = [label(method), f"{value:g}"]
+            for metric in named:
+                about = study.record.metric(metric)
+                cells.append(_mean(study, method, metric, setting=value))
+                if metric in printed:
+                    known = printed[metric].get(value) if method == paper.get("method", method) else None
+                    cells.append(_number(known, 3 if about.digits > 1 else about.digits))
+                if metric == first:
+                    cells.append(None if value == base else study.compare_settings(method, value, base, metric))
+            if any(cell is not None for cell in cells[2:]):
+                body.append(cells)
+    note = _intervals(body, f"Differences are from {axis.label} = {base:g}, in the same trials. ")
+    return FilledTable(spec.name, spec.title, _join(spec.caption, note), header, body)
+
+
+def rules(study: Study, spec: Table) -> FilledTable:
+    """Fill a table of bandwidth rules, each against the spectral rule with the same weights."""
+    named = [metric for metric in spec.metrics if study.has(metric)]
+    body: list[list[Cell]] = []
+    for kind, ranked in _by_weights(study):
+        base = SPECTRAL.get(kind, "nnk_sigma")
+        for method in ranked:
+            cells: list[Cell] = [_rule(method), WEIGHTS.get(kind, "its own")]
+            for metric in named:
+                gain = None if method == base else study.compare(method, base, metric)
+                cells += [_mean(study, method, metric), gain]
             body.append(cells)
     header = ["rule", "weights"]
-    for task in tasks:
-        header += [TASKS[task], "difference from spectral"]
-    return Table(
-        "selectors",
-        "Selectors: rules for the bandwidth",
-        "Each rule against the spectral rule with the same weights; uniform weights, the blend and other libraries' "
-        f"weights against NNK-σ. Below zero: the spectral rule is better. Best first within each kind. {_how(body)}",
-        header,
-        body,
-    )
+    for metric in named:
+        header += [study.record.metric(metric).title, "difference from spectral"]
+    return FilledTable(spec.name, spec.title, _join(spec.caption, _intervals(body)), header, body)
 
 
-def regret(part: Part) -> Table:
-    """How far each rule is from the best bandwidth that tuning with labels finds."""
+def regret(study: Study, spec: Table) -> FilledTable:
+    """Fill a table of how far each rule is from the best bandwidth that tuning with labels finds."""
     body: list[list[Cell]] = []
-    for kind, methods in _by_weights(part):
-        for method in methods:
-            own = part.rows[part.rows["method"] == method]
-            best = own[own["metric"] == "regret"]
-            if best.empty:
-                continue
-            scales = ", ".join(f"{s:g}" for s in sorted(best["best_scale"].unique()))
-            body.append([_rule(method), KINDS[kind], _mean(own, "loo"), contrasts.regret(part, method), scales])
-    return Table(
-        "regret",
-        "Regret: how far from the best bandwidth that tuning with labels finds",
-        "The best bandwidth is σ = c × the distance to the 10th neighbour, one per node or one for all, with c picked "
-        "in each trial by the accuracy itself, which no rule without labels can do. Below zero: better than all of "
-        f"them. {_how(body)}",
-        ["rule", "weights", "LOO", "regret", "best c"],
-        body,
-        less_is_better=True,
-    )
+    for kind, ranked in _by_weights(study):
+        for method in ranked:
+            best = study.of("regret")
+            best = best[best["method"] == method]
+            if not best.empty:
+                scales = ", ".join(f"{scale:g}" for scale in sorted(best["best_scale"].unique()))
+                found = study.regret(method)
+                body.append([_rule(method), WEIGHTS.get(kind, kind), _mean(study, method, "loo"), found, scales])
+    header = ["rule", "weights", "LOO", "regret", "best c"]
+    note = _join(spec.caption, _intervals(body))
+    return FilledTable(spec.name, spec.title, note, header, body, less_is_better=True)
 
 
-def k_cand(part: Part) -> Table:
-    """How much the number of candidate neighbours matters."""
-    return _sweep(part, "k_cand", "Candidate neighbours, k_cand", "k_cand", 30, {"edges": ("edges", 0)})
-
-
-def n_grid(part: Part) -> Table:
-    """How much the number of grid points matters."""
-    more = {"spearman": ("Spearman(r, dimMST)", 3), "rank_median": ("median r", 1), "dimension_median": ("median d", 1)}
-    return _sweep(part, "n_grid", "Grid points of the bandwidth, n_grid", "n_grid", 12, more)
-
-
-def _sweep(part: Part, name: str, title: str, axis: str, usual: float, more: dict[str, tuple[str, int]]) -> Table:
-    values = sorted(part.rows["setting"].unique())
-    base = usual if usual in values else values[0]
-    shown = {metric: how for metric, how in more.items() if (part.rows["metric"] == metric).any()}
-    body: list[list[Cell]] = []
-    for method in part.methods:
-        for value in values:
-            own = part.rows[(part.rows["method"] == method) & (part.rows["setting"] == value)]
-            if "estimator" in own:
-                own = own[own["estimator"].isna() | ((own["estimator"] == "mst") & (own["target"] == "mst"))]
-            if own.empty:
-                continue
-            step = None if value == base else contrasts.across(part, method, value, base, "loo")
-            extra = [_mean(own, metric, digits) for metric, (_, digits) in shown.items()]
-            body.append([label(method), f"{value:g}", _mean(own, "loo"), step, *extra])
-    return Table(
-        name,
-        title,
-        _how(body, f"Differences are from {axis} = {base:g}, in the same trials. "),
-        ["method", axis, "LOO", f"from {axis} = {base:g}", *(text for text, _ in shown.values())],
-        body,
-    )
-
-
-def plain(part: Part) -> list[Table]:
-    """Tables of a run that is none of the experiments: whatever it has measured."""
-    single = [m for m in part.rows["metric"].unique().tolist() if contrasts.scores(part, m)]
-    scored = [m for m in single if m in TASKS or _has_hits(part, m)]
-    out = [accuracy(part, metric) for metric in scored]
-    others = [m for m in single if m not in scored and not m.endswith(("_balanced", "_unreached"))]
-    if others:
-        body: list[list[Cell]] = []
-        for method in part.methods:
-            own = part.rows[part.rows["method"] == method]
-            body.append([label(method), *(_mean(own, metric, 3) for metric in others)])
-        title = "What else was measured" if scored else "What was measured"
-        header = ["method", *(metric.replace("_", " ") for metric in others)]
-        out.append(Table("measures", title, "Means over trials and levels.", header, body))
-    return out
-
-
-TABLES: dict[str, Sequence[Callable[[Part], Table]]] = {
-    "loo": [lambda part: accuracy(part, "loo")],
-    "lp": [lambda part: accuracy(part, "lp")],
-    "gamma": [gamma],
-    "ablation": [ablation, steps],
-    "selectors": [selectors],
-    "regret": [regret],
-    "k_cand": [k_cand],
-    "n_grid": [n_grid],
+RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
+    "levels": levels,
+    "methods": methods,
+    "steps": steps,
+    "sweep": sweep,
+    "rules": rules,
+    "regret": regret,
 }
 
 
-def _has_hits(part: Part, metric: str) -> bool:
-    return any(found.hits for found in contrasts.scores(part, metric).values())
+def _uneven(study: Study, metric: str) -> bool:
+    """Whether classes differ in size, so that class-balanced accuracy is another number."""
+    plain, balanced = study.scores(metric), study.scores(f"{metric}_balanced")
+    for method in plain.keys() & balanced.keys():
+        difference = plain[method]["value"].astype(float) - balanced[method]["value"].astype(float)
+        if (difference.abs() > 1e-9).any():
+            return True
+    return False
 
 
-def _uneven(part: Part, metric: str) -> bool:
-    """Whether classes differ in size, so that accuracy balanced by class is another number."""
-    plain_ones, balanced = (contrasts.scores(part, m) for m in (metric, f"{metric}_balanced"))
-    return any(
-        abs(value - found.values.get(place, value)) > 1e-9
-        for method, found in balanced.items()
-        if method in plain_ones
-        for place, value in plain_ones[method].values.items()
-    )
-
-
-def _short(part: Part, metric: str) -> str:
-    """What is known of classes with fewer samples than a level asks for, and of nodes without a label."""
-    rows = part.of(metric)
+def _short_classes(study: Study, metric: str) -> str:
+    """Return a note on classes with fewer samples than a level asks for, and on nodes without a label."""
+    rows = study.of(metric)
     if "short_classes" not in rows or rows["short_classes"].isna().all():
         return ""
-    words = []
-    by_level = rows.groupby("level")["short_classes"].max()
-    few = {level: int(by_level[level]) for level in part.levels(metric) if by_level[level] > 0}
+    note = ""
+    most = rows.groupby("level")["short_classes"].max()
+    few = [f"{int(most[level])} at {level_name(level)}" for level in study.levels(metric) if most[level] > 0]
     if few:
+        by_samples = study.record.metric(metric).level == PER_SAMPLE
+        what = "give all the samples they have" if by_samples else "are all labelled and are not scored"
         classes = int(rows["classes"].max())
-        told = ", ".join(f"{count} at {level_name(level)}" for level, count in few.items())
-        what = "are all labels and are not scored" if metric == "lp" else "give all the samples they have"
-        words.append(f"Of {classes} classes, those with too few samples for a level {what}: {told}. ")
+        note = f"Of {classes} classes, those with too few samples for a level {what}: {', '.join(few)}. "
     unlabeled = int(rows["unlabelled"].max())
-    if unlabeled:
-        words.append(f"{unlabeled:,} nodes without a label are in the graph and are not scored. ")
-    return "".join(words)
+    return note + (f"{unlabeled:,} nodes without a label are in the graph and are not scored. " if unlabeled else "")
 
 
-def _tasks(part: Part) -> list[str]:
-    return [task for task in TASKS if (part.rows["metric"] == task).any()]
-
-
-def _by_weights(part: Part) -> Iterable[tuple[str, list[str]]]:
-    """Methods by kind of weights, the best in LOO first."""
-    loo = part.of("loo")
+def _by_weights(study: Study) -> Iterable[tuple[str, list[str]]]:
+    """Yield the methods of each kind of weights, the best in LOO first."""
+    loo = study.of("loo")
     if loo.empty:
         return
-    order = loo[loo["method"].isin(part.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
-    kinds = ["gaussian", "nnk", "uniform"]
-    kinds += [kind for kind in order.index.get_level_values(0).unique() if kind not in kinds]
-    for kind in kinds:
-        if kind in order.index.get_level_values(0):
+    order = loo[loo["method"].isin(study.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
+    there = order.index.get_level_values(0).unique().tolist()
+    for kind in dict.fromkeys([*("gaussian", "nnk", "uniform"), *there]):
+        if kind in there:
             yield kind, order.loc[kind].index.tolist()[::-1]
 
 
 def _rule(method: str) -> str:
-    """Name of a method where its kind of weights stands beside it."""
-    return {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}.get(
-        method, label(method)
-    )
+    """Return the name of a method where its kind of weights is in the next column."""
+    known = {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}
+    return known.get(method, label(method))
 
 
-def _mean(rows: pd.DataFrame, metric: str, digits: int = 4) -> str | None:
-    values = rows.loc[rows["metric"] == metric, "value"]
-    return None if values.empty else _number(float(values.mean()), digits)
+def _mean(study: Study, method: str, metric: str, digits: int | None = None, setting: Any = None) -> str | None:
+    rows = default_target(study.of(metric))
+    rows = rows[rows["method"] == method]
+    if setting is not None:
+        rows = rows[rows["setting"] == setting]
+    values = rows["value"].astype(float)
+    return _number(values.mean(), digits, study.record.metric(metric)) if len(values) else None
 
 
-def _share(part: Part, method: str, metric: str) -> str | None:
-    rows = part.of(metric)
-    values = rows.loc[rows["method"] == method, "value"]
-    return None if values.empty else f"{values.mean():.1%}"
+def _number(value: float | None, digits: int | None, about: Metric | None = None) -> str | None:
+    if value is None or not np.isfinite(value):
+        return None
+    digits = about.digits if digits is None and about is not None else digits
+    return f"{value:.{digits}%}" if about is not None and about.percent else f"{value:,.{digits}f}"
 
 
-def _number(value: float | None, digits: int) -> str | None:
-    return None if value is None or not np.isfinite(value) else f"{value:,.{digits}f}"
-
-
-def _record(c: Comparison | None) -> str | None:
-    return None if c is None else f"{c.wins}/{c.ties}/{c.losses}, p={c.p_value:.2g}"
-
-
-def _how(body: Iterable[Sequence[Cell]], first: str = "") -> str:
-    """How the intervals of a table came about, and `first` what they are of; nothing where there are none."""
+def _intervals(body: Iterable[Sequence[Cell]], first: str = "") -> str:
+    """Return a note on how the intervals of a table were computed; empty if there are none."""
     found = [cell for row in body for cell in row if isinstance(cell, Comparison)]
     if not found:
         return ""
     over = " or ".join(sorted({c.over for c in found}, reverse=True))
-    trials = sorted({c.trials for c in found})
-    return f"{first}{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {', '.join(map(str, trials))}."
+    trials = ", ".join(map(str, sorted({c.trials for c in found})))
+    return f"{first}{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {trials}."
+
+
+def _join(*notes: str) -> str:
+    return " ".join(note.strip() for note in notes if note)

@@ -11,12 +11,10 @@ from omegaconf import OmegaConf
 import asbc
 from asbc.configs import composed_methods, conf_dir
 from asbc.evaluate import Sample
-from asbc.report.answers import answer
+from asbc.report.answers import answer, caveats, recipe
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
-from asbc.report.hidden import hidden
-from asbc.report.parts import Record
-from asbc.report.recipes import recipe
+from asbc.report.study import StoredRun
 from tests.report.small import rows_of, write_run
 
 METHODS = sorted([*(path.stem for path in (conf_dir() / "method").glob("*.yaml")), *composed_methods()])
@@ -33,7 +31,7 @@ def test_a_clear_winner_is_called_best_and_has_its_size(tmp_path):
     assert vote.method == "nnk_sigma" and vote.clear and vote.runner_up == "nnk_fixed"
     assert 0.2 < vote.over("knn").low < 0.3 < vote.over("knn").high < 0.4 and vote.over("nnk_fixed").low > 0.1
     words = make_report([tmp_path], tmp_path / "page").read_text()
-    assert "is above every other graph" in words
+    assert "is better than every other graph" in words
 
 
 def test_no_difference_is_an_answer(tmp_path):
@@ -42,7 +40,7 @@ def test_no_difference_is_an_answer(tmp_path):
     write_run(tmp_path, "loo", rows)
     (vote,) = answer(subject_of(tmp_path))
     assert vote.method == "knn" and not vote.clear
-    assert "no difference that the data can show" in make_report([tmp_path], tmp_path / "page").read_text()
+    assert "is statistically tied with" in make_report([tmp_path], tmp_path / "page").read_text()
 
 
 def test_two_that_lead_together_are_named_together(tmp_path):
@@ -50,13 +48,13 @@ def test_two_that_lead_together_are_named_together(tmp_path):
     write_run(tmp_path, "loo", lead + [row | {"method": "nnk_fixed"} for row in lead if row["method"] == "nnk_sigma"])
     (vote,) = answer(subject_of(tmp_path))
     assert vote.method == "nnk_sigma" and vote.ranking.alike == ["nnk_fixed"]
-    assert "among the best" in make_report([tmp_path], tmp_path / "page").read_text()
+    assert "tied for best" in make_report([tmp_path], tmp_path / "page").read_text()
 
 
 def test_few_trials_cannot_tell(tmp_path):
     write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.8}, trials=2))
     (vote,) = answer(subject_of(tmp_path))
-    assert not vote.sure and not vote.clear
+    assert not vote.enough and not vote.clear
 
 
 def test_few_and_many_labels_have_answers_of_their_own_at_the_most_samples(tmp_path):
@@ -68,10 +66,11 @@ def test_few_and_many_labels_have_answers_of_their_own_at_the_most_samples(tmp_p
     subject = subject_of(tmp_path)
     first, second = answer(subject)
     assert (first.method, second.method) == ("knn", "nnk_sigma") and first.clear and second.clear
-    assert first.where.startswith("1 label per class, all samples") and second.where.startswith("20 labels per class")
-    found = [one.text for one in hidden(subject)]
+    assert first.task == "Label propagation, 1 label per class" and first.place.startswith("all samples")
+    assert second.task == "Label propagation, 20 labels per class"
+    found = [one.text for one in caveats(subject)]
     assert "NNK-σ loses to kNN in propagation at 1 label per class, and wins at 20 labels per class" in found
-    assert any("not one method’s: kNN at 1 label per class; NNK-σ at 20 labels per class" in text for text in found)
+    assert any("in propagation: kNN at 1 label per class; NNK-σ at 20 labels per class" in text for text in found)
 
 
 def test_a_graph_that_votes_better_and_clusters_worse_is_found(tmp_path):
@@ -83,7 +82,7 @@ def test_a_graph_that_votes_better_and_clusters_worse_is_found(tmp_path):
             if row["method"] == method
         ]
     write_run(tmp_path, "ablation", rows, k_cand=10)
-    (found,) = hidden(subject_of(tmp_path))
+    (found,) = caveats(subject_of(tmp_path))
     assert found.text == "NNK-σ is better than kNN for the vote, and worse for spectral clustering"
     assert "ARI 0.652 against 0.782" in found.evidence
 
@@ -102,7 +101,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds, t
     sample = Sample(
         asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
     )
-    record = Record("id", tmp_path, {}, OmegaConf.to_container(cfg, resolve=True), None)
+    record = StoredRun("id", tmp_path, {}, OmegaConf.to_container(cfg, resolve=True), None)
     names = {"X": X}
     exec(recipe(record, method), names)
     wanted = sample.graph(instantiate(cfg.methods[method]))
@@ -111,7 +110,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds, t
 
 
 def test_settings_that_do_not_say_how_give_no_line(tmp_path):
-    assert recipe(Record("id", tmp_path, {}, {}, None), "knn") is None
+    assert recipe(StoredRun("id", tmp_path, {}, {}, None), "knn") is None
     odd = {"methods": {"mine": {"_target_": "asbc.evaluate.Method", "weights": {"_target_": "nowhere.at_all"}}}}
     odd["neighbors"] = {"_target_": "asbc.search_neighbors", "k": 30, "metric": "cosine"}
-    assert recipe(Record("id", tmp_path, {}, odd, None), "mine") is None
+    assert recipe(StoredRun("id", tmp_path, {}, odd, None), "mine") is None

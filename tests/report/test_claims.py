@@ -1,6 +1,6 @@
 import pytest
 
-from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, both, judge
+from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, combine, judge
 from asbc.report.evidence import read_evidence
 from tests.report.small import rows_of, write_run
 
@@ -30,7 +30,7 @@ def test_the_order_of_methods(tmp_path, accuracy, verdict):
     write_run(tmp_path, "loo", rows_of(dict(zip(CHAIN, accuracy, strict=True)), levels=(10, 20)))
     claim = one(tmp_path, "LOO: kNN < kNN-σ-α")
     assert claim.verdict == verdict and claim.of_paper and "NNK-σ − NNK-fixed" in claim.evidence
-    assert one(tmp_path, "LP: kNN < kNN-σ-α").missing
+    assert one(tmp_path, "LP: kNN < kNN-σ-α").verdict == NOT_RUN
 
 
 def test_an_order_without_all_its_methods_was_not_run(tmp_path):
@@ -87,7 +87,7 @@ def test_gamma_is_judged_by_bandwidth_and_by_accuracy(tmp_path):
 def test_what_was_not_run_is_called_so_and_not_cannot_tell(tmp_path):
     write_run(tmp_path, "k_cand", rows_of({"knn": 0.5}))
     claims = verdicts(tmp_path).values()
-    assert {claim.verdict for claim in claims} == {NOT_RUN} and all(claim.missing for claim in claims)
+    assert {claim.verdict for claim in claims} == {NOT_RUN} and all(claim.verdict == NOT_RUN for claim in claims)
 
 
 @pytest.mark.parametrize("search, rest, verdict", [(3.0, 1.0, HOLDS), (1.0, 3.0, FAILS), (None, 1.0, NOT_RUN)])
@@ -112,7 +112,7 @@ def timed(search, trials=5, **columns):
 def test_a_search_that_all_trials_share_was_timed_once(tmp_path):
     write_run(tmp_path / "a", "loo", timed(lambda trial: 3.0, samples=0, level=0))
     claim = one(tmp_path / "a", "Neighbour search dominates")
-    assert claim.verdict == UNKNOWN and "timed once" in claim.evidence and "[" not in claim.evidence
+    assert claim.verdict == UNKNOWN and "timed only once" in claim.evidence and "[" not in claim.evidence
     # Smaller subsamples that were searched anew in every trial say more.
     smaller = timed(lambda trial: 0.2 + 0.01 * trial, nodes=70)
     write_run(tmp_path / "b", "loo", [*timed(lambda trial: 3.0, samples=0, level=0, nodes=400), *smaller])
@@ -125,7 +125,7 @@ def test_without_labels_a_search_that_was_timed_often_decides(tmp_path):
     whole = {"samples": 0, "level": 0}
     write_run(tmp_path, "ablation", timed(lambda trial: 3.0, **whole))
     claim = one(tmp_path, "Neighbour search dominates")
-    assert claim.verdict == UNKNOWN and "`asbc experiment=ablation rerun=true`, run by itself" in claim.evidence
+    assert claim.verdict == UNKNOWN and "`asbc experiment=ablation rerun=true` on its own" in claim.evidence
     for gamma, seconds in ((0.5, 0.2), (1.0, 0.25), (1.5, 0.3)):
         write_run(tmp_path, "gamma", timed(lambda trial, s=seconds: s, **whole), bandwidth={"gamma": gamma})
     claim = one(tmp_path, "Neighbour search dominates")
@@ -135,24 +135,24 @@ def test_without_labels_a_search_that_was_timed_often_decides(tmp_path):
 
 def test_real_results_get_a_verdict_on_everything_that_was_run(subject):
     claims = judge(subject)
-    assert not any(claim.missing for claim in claims)
+    assert not any(claim.verdict == NOT_RUN for claim in claims)
     assert {claim.verdict for claim in claims} <= {HOLDS, FAILS, UNKNOWN}
     assert "the search takes" in next(claim for claim in claims if claim.text.startswith("Neighbour search")).evidence
     regimes = next(claim for claim in claims if claim.experiment == "regimes")
     assert regimes.verdict == HOLDS
 
 
-def test_both():
-    assert both([HOLDS, HOLDS]) == HOLDS
-    assert both([HOLDS, UNKNOWN]) == both([]) == UNKNOWN
-    assert both([UNKNOWN, FAILS, HOLDS]) == FAILS
+def test_verdicts_are_combined():
+    assert combine([HOLDS, HOLDS]) == HOLDS
+    assert combine([HOLDS, UNKNOWN]) == combine([]) == UNKNOWN
+    assert combine([UNKNOWN, FAILS, HOLDS]) == FAILS
 
 
 @pytest.mark.parametrize(
     ("accuracy", "trials", "verdict", "why"),
     [
         (0.6, 5, HOLDS, "count as the same."),
-        (0.6, 2, UNKNOWN, "With 2 trial(s)"),
+        (0.6, 2, UNKNOWN, "2 trial(s) are too few"),
         (1.1, 5, UNKNOWN, "All accuracies are 1"),
     ],
 )

@@ -1,9 +1,10 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
 from asbc.report.evidence import read_evidence
-from asbc.report.parts import EXPERIMENTS
+from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 
@@ -13,47 +14,49 @@ BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
 def test_every_experiment_of_a_real_folder_is_found(outputs):
     evidence = read_evidence([outputs])
     (subject,) = evidence.subjects
-    assert subject.name == "clouds · files" and list(subject.parts) == list(EXPERIMENTS)
-    assert sorted(subject.parts["gamma"].rows["setting"].unique()) == [0.5, 1, 1.5]
-    assert sorted(subject.parts["k_cand"].rows["setting"].unique()) == [15, 20]
-    assert all(part.finished and not part.others for part in subject.parts.values())
+    assert subject.name == "clouds · files" and list(subject.studies) == [
+        name for name, record in EXPERIMENTS.items() if record.suggested
+    ]
+    assert sorted(subject.studies["gamma"].rows["setting"].unique()) == [0.5, 1, 1.5]
+    assert sorted(subject.studies["k_cand"].rows["setting"].unique()) == [15, 20]
+    assert all(part.finished and not part.others for part in subject.studies.values())
 
 
 def test_a_run_found_twice_counts_once(outputs, tmp_path):
     shutil.copytree(outputs, tmp_path / "copy")
     once, twice = read_evidence([outputs]), read_evidence([outputs, tmp_path / "copy"])
-    assert len(once.records) == len(twice.records)
-    assert len(twice.subjects[0].parts["loo"].rows) == len(once.subjects[0].parts["loo"].rows)
+    assert len(once.runs) == len(twice.runs)
+    assert len(twice.subjects[0].studies["loo"].rows) == len(once.subjects[0].studies["loo"].rows)
 
 
 def test_runs_with_other_settings_are_left_out_and_named(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), id="older", seed=1)
     write_run(tmp_path, "loo", rows_of(BOTH), id="newer", seed=2)
-    part = read_evidence([tmp_path]).subjects[0].parts["loo"]
-    assert [r.id for r in part.records] == ["newer"] and [r.id for r in part.others] == ["older"]
+    part = read_evidence([tmp_path]).subjects[0].studies["loo"]
+    assert [r.id for r in part.runs] == ["newer"] and [r.id for r in part.others] == ["older"]
     assert len(part.rows) == 10
 
 
 def test_a_finished_run_is_shown_before_a_newer_unfinished_one(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), id="whole")
     write_run(tmp_path, "loo", rows_of(BOTH), id="half", seed=2, finish=False)
-    assert [r.id for r in read_evidence([tmp_path]).subjects[0].parts["loo"].records] == ["whole"]
+    assert [r.id for r in read_evidence([tmp_path]).subjects[0].studies["loo"].runs] == ["whole"]
 
 
 def test_a_sweep_is_what_differs_in_one_setting_only(tmp_path):
     for gamma in (0.5, 1.0, 2.0):
         write_run(tmp_path, "gamma", rows_of(BOTH), bandwidth={"gamma": gamma, "n_grid": 12})
     write_run(tmp_path, "gamma", rows_of(BOTH), bandwidth={"gamma": 1.5, "n_grid": 24})
-    part = read_evidence([tmp_path]).subjects[0].parts["gamma"]
+    part = read_evidence([tmp_path]).subjects[0].studies["gamma"]
     assert sorted(part.rows["setting"].unique()) == [0.5, 1.0, 2.0] and len(part.others) == 1
 
 
 def test_a_plain_sweep_stands_in_for_the_experiment_of_the_same_kind(tmp_path):
     write_run(tmp_path, "default", rows_of(BOTH))
-    parts = read_evidence([tmp_path]).subjects[0].parts
+    parts = read_evidence([tmp_path]).subjects[0].studies
     assert list(parts) == ["loo"]
     write_run(tmp_path, "default", rows_of(BOTH), bandwidth={"gamma": 2.0, "n_grid": 12})
-    parts = read_evidence([tmp_path]).subjects[0].parts
+    parts = read_evidence([tmp_path]).subjects[0].studies
     assert list(parts) == ["loo", "gamma"] and sorted(parts["gamma"].rows["setting"].unique()) == [1.0, 2.0]
 
 
@@ -67,7 +70,7 @@ def test_different_vectors_of_one_name_are_kept_apart_and_marked(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="aaaaaa11")
     write_run(tmp_path, "lp", rows_of(BOTH, metric="lp"), fingerprint="aaaaaa11")
     (subject,) = read_evidence([tmp_path]).subjects
-    assert subject.name == "made · up" and list(subject.parts) == ["loo", "lp"]
+    assert subject.name == "made · up" and list(subject.studies) == ["loo", "lp"]
     write_run(tmp_path, "loo", rows_of(BOTH, seed=1), fingerprint="bbbbbb22")
     write_run(tmp_path, "loo", rows_of(BOTH, seed=2), fingerprint="aaaaaa33")
     write_run(tmp_path, "loo", rows_of(BOTH, seed=3), dataset="alone", fingerprint="cccccc44")
@@ -78,8 +81,8 @@ def test_different_vectors_of_one_name_are_kept_apart_and_marked(tmp_path):
         "made · up (aaaaaa-2)",
         "alone · up",
     ]
-    assert [list(s.parts) for s in subjects] == [["loo", "lp"], ["loo"], ["loo"], ["loo"]]
-    assert not any(part.others for s in subjects for part in s.parts.values())
+    assert [list(s.studies) for s in subjects] == [["loo", "lp"], ["loo"], ["loo"], ["loo"]]
+    assert not any(part.others for s in subjects for part in s.studies.values())
     assert len({s.slug for s in subjects}) == 4
 
 
@@ -87,9 +90,8 @@ def test_the_same_vectors_with_and_without_labels_are_one_subject(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), fingerprint="both", facts={"vectors": "v", "labelled": True})
     blind = [row | {"metric": "chosen_rank_median", "samples": 0} for row in rows_of(BOTH)]
     write_run(tmp_path, "regimes", blind, fingerprint="v", facts={"vectors": "v", "labelled": False})
-    write_run(tmp_path, "lp", rows_of(BOTH, metric="lp"), fingerprint="both")  # by an earlier version
     (subject,) = read_evidence([tmp_path]).subjects
-    assert list(subject.parts) == ["regimes", "loo", "lp"] and subject.labeled
+    assert list(subject.studies) == ["regimes", "loo"] and subject.labeled
 
 
 def test_a_failed_experiment_is_known_with_its_error(tmp_path):
@@ -124,22 +126,24 @@ def test_folders_without_results_are_refused(tmp_path):
         read_evidence([tmp_path / "runs", tmp_path / "empty"])
 
 
-def test_foreign_and_torn_files_are_refused_by_name(tmp_path):
-    run = write_run(tmp_path / "a", "loo", rows_of(BOTH))
-    (run / "results.parquet").write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(ResultsError, match=r"results\.parquet: not a readable Parquet file"):
-        read_evidence([tmp_path / "a"])
-    run = write_run(tmp_path / "b", "loo", [{"colour": "red"}])
-    with pytest.raises(ResultsError, match="rows without dataset"):
-        read_evidence([tmp_path / "b"])
-    run = write_run(tmp_path / "c", "loo", rows_of(BOTH))
-    (run / "config.yaml").write_text("a: [1,")
-    with pytest.raises(ResultsError, match=r"config\.yaml: not readable"):
-        read_evidence([tmp_path / "c"])
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "status.json").write_text('{"healthy": true}')
-    with pytest.raises(ResultsError, match="format None"):
-        read_evidence([tmp_path / "d"])
+def test_runs_that_cannot_be_read_are_named_and_skipped(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), id="good")
+    (write_run(tmp_path, "lp", rows_of(BOTH), id="torn") / "results.parquet").write_bytes(b"PAR1 and then nothing")
+    write_run(tmp_path, "lp", [{"colour": "red"}], id="foreign")
+    (write_run(tmp_path, "lp", rows_of(BOTH), id="yaml") / "config.yaml").write_text("a: [1,")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "status.json").write_text('{"healthy": true}')
+    evidence = read_evidence([tmp_path])
+    assert [run.id for run in evidence.runs] == ["good"]
+    reasons = {Path(path).name: reason for path, reason in evidence.skipped.items()}
+    assert set(reasons) == {"torn", "foreign", "yaml", "other"}
+    assert "not a readable Parquet file" in reasons["torn"] and "have no dataset" in reasons["foreign"]
+
+
+def test_a_folder_with_nothing_readable_is_refused(tmp_path):
+    (write_run(tmp_path, "loo", rows_of(BOTH)) / "results.parquet").write_bytes(b"torn")
+    with pytest.raises(ResultsError, match="not a readable Parquet file"):
+        read_evidence([tmp_path])
 
 
 def test_runs_that_have_no_rows_yet_are_said_to_be_there(tmp_path):
@@ -147,5 +151,5 @@ def test_runs_that_have_no_rows_yet_are_said_to_be_there(tmp_path):
 
     with Run(tmp_path, "abc", {}) as run:
         run.begin(experiment="loo", dataset="made", encoder="up")
-    with pytest.raises(ResultsError, match=r"none has rows yet.*abc running"):
+    with pytest.raises(ResultsError, match=r"no run has results yet.*abc running"):
         read_evidence([tmp_path])

@@ -1,58 +1,90 @@
-import io
-
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
 from asbc.report.evidence import read_evidence
-from asbc.report.figures import FIGURES, draw, loo, png, save
-from asbc.report.style import LOOKS, label, style
+from asbc.report.figures import WIDTHS, draw, draw_figures, panel_svg, save_print, save_svg
+from asbc.report.style import LOOKS, label, looks
+from asbc.runs.experiments import EXPERIMENTS
 from tests.report.small import rows_of, write_run
 
 
-@pytest.mark.parametrize("experiment", list(FIGURES))
-def test_every_figure_can_be_drawn(subject, experiment):
-    figure = FIGURES[experiment](subject.parts[experiment])
-    assert len(figure.panels) == len(figure.alt) > 0 and figure.caption
-    for axes in draw(figure.panels).axes:
-        assert axes.get_title("left") and axes.get_xlabel()
-    image = imread(io.BytesIO(png(figure.panels[:1], dpi=40)))
-    assert np.ptp(image[..., :3]) > 0.5  # something is on it
+def figures_of(folder, experiment):
+    (subject,) = read_evidence([folder]).subjects
+    return draw_figures(subject.studies[experiment])
 
 
-def test_figures_are_saved_in_both_formats_and_are_the_same_each_time(subject, tmp_path):
-    figure = FIGURES["regimes"](subject.parts["regimes"])
-    first, second = save(figure, tmp_path / "a"), save(figure, tmp_path / "b")
+@pytest.mark.parametrize("experiment", [name for name, r in EXPERIMENTS.items() if r.suggested and r.figures])
+def test_every_figure_is_drawn(subject, experiment):
+    drawn = draw_figures(subject.studies[experiment])
+    assert [drawing.name for drawing in drawn] == [spec.name for spec in EXPERIMENTS[experiment].figures]
+    for drawing in drawn:
+        assert drawing.caption and all(panel.alt for panel in drawing.panels)
+        for axes in draw(drawing.panels, drawing.columns).axes:
+            assert axes.get_title("left") and axes.get_xlabel()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_files_for_print_have_the_width_of_a_column_at_300_dpi(subject, tmp_path, width):
+    (drawing,) = draw_figures(subject.studies["regimes"])
+    first, again = save_print(drawing, tmp_path / "a", width), save_print(drawing, tmp_path / "b", width)
     assert [path.name for path in first] == ["fig1_regimes.png", "fig1_regimes.pdf"]
-    assert [a.read_bytes() == b.read_bytes() for a, b in zip(first, second, strict=True)] == [True, True]
-    assert first[0].read_bytes().startswith(b"\x89PNG") and first[1].read_bytes().startswith(b"%PDF")
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["fig1_regimes.pdf", "fig1_regimes.png"]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, again, strict=True))
+    image = imread(first[0])
+    assert abs(image.shape[1] - 300 * WIDTHS[width]) <= 1 and np.ptp(image[..., :3]) > 0.5
+    assert first[1].read_bytes().startswith(b"%PDF")
+
+
+def test_svg_is_the_same_each_time_and_refers_to_nothing_else(subject, tmp_path):
+    (drawing,) = draw_figures(subject.studies["alignment"])
+    assert save_svg(drawing, tmp_path).read_text().startswith("<?xml")
+    text = panel_svg(drawing.panels[0])
+    assert text == panel_svg(drawing.panels[0]) and text.startswith('<svg role="img" aria-label="Effective rank')
+    assert "http" not in text and "<g id" not in text and "dimMST of the node" in text
 
 
 def test_curves_show_the_means_and_the_intervals(tmp_path):
     write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.7}, levels=(10, 20)))
-    part = read_evidence([tmp_path]).subjects[0].parts["loo"]
-    curve, gain = draw(loo(part).panels).axes  # no NNK-fixed, so no panel for it
+    (subject,) = read_evidence([tmp_path]).subjects
+    study = subject.studies["loo"]
+    (drawing,) = draw_figures(study)
+    curve, gain = draw(drawing.panels, 2).axes  # no NNK-fixed, so no panel for it
     lines = {line.get_label(): line.get_ydata() for line in curve.lines}
-    wanted = part.rows[part.rows["method"] == "nnk_sigma"].groupby("level")["value"].mean()
+    wanted = study.rows[study.rows["method"] == "nnk_sigma"].groupby("level")["value"].mean()
     assert np.allclose(lines["NNK-σ"], wanted)
     (bars,) = gain.containers
     heights = [segment[:, 1] for segment in bars.lines[2][0].get_segments()]
     assert len(heights) == 2 and all(0.1 < low < high < 0.3 for low, high in heights)
 
 
-def test_a_users_own_matplotlib_settings_stay_out_and_stay_as_they_were(subject):
-    figure = FIGURES["regimes"](subject.parts["regimes"])
-    plain = png(figure.panels[:1], dpi=40)
+@pytest.mark.parametrize("experiment, key", [("k_cand", None), ("n_grid", "n_grid")])
+def test_sweeps_have_figures(tmp_path, experiment, key):
+    for value in (12, 24, 30):
+        settings = {"bandwidth": {"gamma": 1.0, key: value}} if key else {"k_cand": value}
+        write_run(tmp_path, experiment, rows_of({"knn": 0.5, "nnk_sigma": 0.7}), **settings)
+    (drawing,) = figures_of(tmp_path, experiment)
+    axes = draw(drawing.panels, 2).axes
+    assert len(axes) == 2 - (experiment == "n_grid") + (experiment == "n_grid") and axes[0].get_xlabel() == experiment
+
+
+def test_a_metric_that_nobody_describes_gets_a_figure(tmp_path):
+    rows = rows_of({"knn": 0.1, "mine": 0.2}, metric="edge_agreement", levels=(5, 10), scored=None, right=None)
+    write_run(tmp_path, "my_experiment", rows)
+    (drawing,) = figures_of(tmp_path, "my_experiment")
+    assert drawing.title == "edge agreement" and len(drawing.panels) == 2
+
+
+def test_matplotlib_settings_of_the_user_have_no_effect_and_are_kept(subject):
+    (drawing,) = draw_figures(subject.studies["regimes"])
+    plain = panel_svg(drawing.panels[0])
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        assert png(figure.panels[:1], dpi=40) == plain
+        assert panel_svg(drawing.panels[0]) == plain
         assert mpl.rcParams["font.size"] == 30
 
 
-def test_methods_can_be_told_apart_without_colour():
-    assert len({look[0] for look in LOOKS.values()}) == len(LOOKS)
-    assert len({look[1] for look in LOOKS.values()}) == len(LOOKS)
-    with style():
-        assert mpl.rcParams["savefig.dpi"] == 200
+def test_methods_differ_in_more_than_colour():
+    chosen = looks([*LOOKS, *(f"mine{i}" for i in range(12))])
+    assert len(set(chosen.values())) == len(chosen)
+    assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
     assert label("self_tuning_nnk") == "self tuning" and label("something_else") == "something else"

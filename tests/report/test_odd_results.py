@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from asbc.evaluate.alignment import pack_density
-from asbc.report.canvas import draw
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
-from asbc.report.figures import FIGURES
-from asbc.report.parts import EXPERIMENTS, WITHOUT_LABELS
+from asbc.report.figures import draw, draw_figures
+from asbc.runs.experiments import EXPERIMENTS
 from tests.report.conftest import run_small
 from tests.report.small import rows_of, write_run
 from tests.report.test_claims import correlations
@@ -56,7 +55,7 @@ def test_any_name_of_a_method_can_be_drawn(tmp_path, name):
 
 def test_a_single_method_is_shown_without_comparisons(tmp_path):
     write_run(tmp_path, "loo", rows_of({"mine": 0.5}))
-    assert "Nothing that compares two graphs" in words_of(tmp_path)
+    assert "No run compares two graphs" in words_of(tmp_path)
 
 
 def test_without_labels_the_page_shows_what_there_is_and_offers_what_can_work(tmp_path, clouds):
@@ -65,23 +64,23 @@ def test_without_labels_the_page_shows_what_there_is_and_offers_what_can_work(tm
     run_small("regimes", path, tmp_path / "out", "evaluate.regimes.n_scales=5")
     words = words_of(tmp_path / "out")
     assert "have no labels" in words and "Figure 1" in words and "not run" in words
-    for name in EXPERIMENTS:
-        assert (f"experiment={name} " in words + " ") == (name in WITHOUT_LABELS and name != "regimes"), name
+    for name, record in EXPERIMENTS.items():
+        offered = record.suggested and not record.needs_labels and name != "regimes"
+        assert (f"experiment={name} " in words + " ") == offered, name
     assert "Needs labels, and there are none." in words
-    assert "what can be seen of them without labels" in words and "the best one per task" not in words
 
 
-def test_what_needs_no_labels_is_what_the_configs_say():
+def test_records_say_what_needs_labels_as_the_configs_do():
     from hydra import compose, initialize_config_dir
     from hydra.utils import get_class
 
     from asbc.configs import conf_dir
 
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        for name in EXPERIMENTS:
+        for name, record in EXPERIMENTS.items():
             tasks = compose("config", overrides=[f"experiment={name}"]).evaluate.values()
             blind = [not get_class(task._target_).needs_labels for task in tasks]
-            assert any(blind) == (name in WITHOUT_LABELS), name
+            assert any(blind) == (not record.needs_labels), name
 
 
 def test_all_samples_come_last_and_uneven_classes_are_told(tmp_path):
@@ -91,7 +90,7 @@ def test_all_samples_come_last_and_uneven_classes_are_told(tmp_path):
     rows += [row | {"metric": "loo_balanced", "value": 0.3, "scored": None, "right": None} for row in rows]
     write_run(tmp_path, "loo", rows)
     (subject,) = read_evidence([tmp_path]).subjects
-    axes = draw(FIGURES["loo"](subject.parts["loo"]).panels).axes[0]
+    axes = draw(draw_figures(subject.studies["loo"])[0].panels, 2).axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["10", "all"]
     words = words_of(tmp_path)
     assert "class‑balanced" in words and "2 at 10" in words and "3 nodes without a label" in words
@@ -108,10 +107,10 @@ def test_figure_2_shows_the_nodes_where_the_rows_have_them(tmp_path):
             rows += [row | {"metric": "slope", "value": 0.9}, row | {"metric": "intercept", "value": 1.0}]
     write_run(tmp_path / "new", "alignment", rows)
     old, new = (
-        FIGURES["alignment"](read_evidence([tmp_path / name]).subjects[0].parts["alignment"]) for name in ("old", "new")
+        draw_figures(read_evidence([tmp_path / name]).subjects[0].studies["alignment"])[0] for name in ("old", "new")
     )
     assert len(old.panels) == 2 and len(new.panels) == 4
-    first, second = draw(new.panels).axes[:2]
+    first, second = draw(new.panels, 2).axes[:2]
     assert "dimMST" in first.get_title("left") and "Levina" in second.get_title("left")
     assert [text.get_text() for text in first.get_legend().get_texts()] == ["r = d", "fit, slope 0.90"]
     assert first.collections[0].get_array().sum() == 4 * 300

@@ -1,17 +1,16 @@
 import importlib.util
+import os
 import re
-import runpy
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from asbc.report.command import main
 from asbc.report.evidence import read_evidence
-from asbc.report.figures import FIGURES
-from asbc.report.glossary import WORDS, glossary_markdown
-from asbc.report.parts import EXPERIMENTS
-from asbc.report.tables import TABLES
-from tests.commands import run
+from asbc.report.page import GLOSSARY, glossary_markdown
+from asbc.runs.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
@@ -21,8 +20,8 @@ def test_experiments_and_scripts_that_the_readme_names_are_there():
     for name in re.findall(r"experiment=(\w+)", TEXT):
         assert (ROOT / "conf" / "experiment" / f"{name}.yaml").exists(), name
     scripts = set(re.findall(r"experiments/(\w+\.py)", TEXT))
-    assert len(scripts) >= 11 and all((ROOT / "experiments" / name).exists() for name in scripts)
-    assert set(EXPERIMENTS) <= set(re.findall(r"experiment=(\w+)", TEXT))
+    assert scripts and all((ROOT / "experiments" / name).exists() for name in scripts)
+    assert {name for name, r in EXPERIMENTS.items() if r.suggested} <= set(re.findall(r"experiment=(\w+)", TEXT))
 
 
 def test_make_targets_that_the_readme_names_are_there():
@@ -38,15 +37,16 @@ def test_the_figures_are_small():
 def test_the_glossary_is_what_its_script_writes():
     shown = TEXT.partition("<!-- glossary -->")[2].partition("<!-- end of glossary -->")[0].strip()
     assert shown == glossary_markdown()
-    assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(WORDS)
+    assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(GLOSSARY)
 
 
-def test_the_table_is_what_its_script_writes(outputs):
+def test_the_table_is_what_its_script_writes(outputs, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     spec = importlib.util.spec_from_file_location("readme_script", ROOT / "experiments" / "readme.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     (subject,) = read_evidence([outputs]).subjects
-    made = script.results(subject.parts["ablation"])
+    made = script.results(subject.studies["ablation"])
     block = TEXT.partition(script.START)[2].partition(script.END)[0].strip().splitlines()
     lines = made.markdown().splitlines()
     assert block[:2] == lines[:2]
@@ -60,49 +60,27 @@ def test_no_script_hides_a_module_of_pythons():
         assert path.stem not in sys.stdlib_module_names, path
 
 
-SCRIPTS = {
-    "fig1_regimes": "regimes",
-    "fig2_alignment": "alignment",
-    "fig3_loo": "loo",
-    "fig4_lp": "lp",
-    "table3_gamma": "gamma",
-    "ablation": "ablation",
-    "table1_selectors": "selectors",
-    "regret": "regret",
-    "k_cand": "k_cand",
-    "n_grid": "n_grid",
-}
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_shows_its_experiment(name, subject, tmp_path, monkeypatch, capsys):
-    asked = []
-
-    def find(experiment):
-        asked.append(experiment)
-        return [(subject, subject.parts[experiment])]
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("asbc.report.exhibit.run", find)
-    runpy.run_path(str(ROOT / "experiments" / f"{name}.py"), run_name="__main__")
-    assert asked == [SCRIPTS[name]]
+def test_one_experiment_is_printed_and_drawn(outputs, tmp_path, capsys):
+    main([str(outputs), "--only", "loo", "--out", str(tmp_path), "--width", "single"])
     shown = capsys.readouterr().out
-    files = sorted(path.name for path in tmp_path.rglob("*.*"))
-    if SCRIPTS[name] in FIGURES:
-        assert files == sorted([f"{name}.pdf", f"{name}.png"]) and f"{name}.pdf" in shown.replace("\n", "")
-    if SCRIPTS[name] in TABLES:
-        assert "NNK" in shown
+    names = {path.name for path in (tmp_path / "figures" / "clouds-files").iterdir()}
+    assert names == {"fig3_loo.svg", "fig3_loo.png", "fig3_loo.pdf"} and "NNK-σ" in shown
+    assert "fig3_loo.pdf" in shown.replace("\n", "") and not (tmp_path / "report.html").exists()
+    with pytest.raises(SystemExit):
+        main([str(outputs), "--only", "nothing", "--out", str(tmp_path)])
+    assert "no results of 'nothing'; there are: regimes, alignment" in capsys.readouterr().err
 
 
-def test_a_script_runs_its_experiment_once(tmp_path):
+def test_scripts_run_an_experiment_once(tmp_path):
     small = ["embedding=digits", "trials=2", "samples_per_class=[10]", "progress=false", "k_cand=15", "logger=none"]
+    script = "from running import run; ((subject, study),) = run('regimes'); print(subject.slug, len(study.runs))"
+    command = [sys.executable, "-c", script, *small]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "experiments")])}
 
     def call(*more):
-        return run(ROOT / "experiments" / "fig1_regimes.py", [*small, *more], cwd=tmp_path)
+        return subprocess.run([*command, *more], cwd=tmp_path, env=env, capture_output=True, text=True)
 
     first, again, bad = call(), call(), call("trials=0")
     assert first.returncode == again.returncode == 0, first.stderr
-    assert "INFO" not in first.stdout + first.stderr, "what other libraries log is not shown"
-    assert (tmp_path / "figures" / "digits-pixels" / "fig1_regimes.pdf").exists()
-    assert "finished before" in again.stdout and "finished before" not in first.stdout
+    assert first.stdout.strip().endswith("digits-pixels 1") and "finished before" in again.stdout
     assert bad.returncode == 1 and "trials must be a whole number of at least 1" in bad.stdout + bad.stderr

@@ -51,6 +51,7 @@ GAMMA = Experiment(
     ),
     paper={
         "data": "CIFAR-100, MoCo v2, 20 samples per class",
+        "method": "nnk_sigma",
         "value": [0.5, 0.75, 1.0, 1.25, 1.5, 2.0],
         "loo": [0.607, 0.607, 0.611, 0.611, 0.612, 0.611],
         "rank_median": [14.7, 21.0, 25.7, 26.1, 26.3, 26.4],

@@ -1,0 +1,261 @@
+"""The results of one experiment on one data set, and every comparison that a report shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asbc.evaluate.bootstrap import Bootstrap
+from asbc.evaluate.comparison import Comparison, compare
+from asbc.evaluate.hits import unpack_all
+from asbc.evaluate.metrics import METRICS, PER_SAMPLE
+from asbc.report.style import level_order
+from asbc.runs.record import Experiment
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BASELINE = "knn"  # the method that others are compared with
+FEWEST_TRIALS = 3  # verdicts need at least this many
+PLACE = ["samples", "level", "trial"]  # what two methods must share to be a pair
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run's folder.
+
+    Attributes
+    ----------
+    id : str
+    path : Path
+    status : dict
+        Contents of `status.json`.
+    settings : dict
+        The resolved config.
+    rows : DataFrame or None
+        The results so far; None if there are none yet.
+    text : str
+        The resolved config as YAML.
+    record : Experiment
+        The record in the folder.
+    """
+
+    id: str
+    path: Path
+    status: dict[str, Any]
+    settings: dict[str, Any]
+    rows: pd.DataFrame | None
+    text: str = ""
+    record: Experiment = field(default_factory=lambda: Experiment("unknown"))
+
+    @property
+    def experiment(self) -> str:
+        return str(self.status.get("experiment", "unknown"))
+
+    @property
+    def finished(self) -> bool:
+        return self.status["state"] == "finished"
+
+    def setting(self, path: str) -> Any:
+        """Return a setting by its dotted path, such as `bandwidth.gamma`; None if there is none."""
+        value: Any = self.settings
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+@dataclass
+class Study:
+    """Results of one experiment on one data set. The settings of its runs differ only in what the experiment sweeps.
+
+    Attributes
+    ----------
+    record : Experiment
+        What the experiment measures, draws and claims.
+    rows : DataFrame
+        The results. In a sweep, the column `setting` holds the swept value.
+    runs : list of StoredRun
+        The runs that the rows come from.
+    others : list of StoredRun
+        Runs of the same experiment with other settings, not among the rows.
+    bootstrap : Bootstrap
+        Random draws that all comparisons of a report share.
+    """
+
+    record: Experiment
+    rows: pd.DataFrame
+    runs: list[StoredRun]
+    others: list[StoredRun] = field(default_factory=list)
+    bootstrap: Bootstrap = field(default_factory=Bootstrap, repr=False)
+    _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def experiment(self) -> str:
+        return self.record.name
+
+    @property
+    def finished(self) -> bool:
+        return all(run.finished for run in self.runs)
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods in the order of the results, without the bandwidths that were tuned with labels."""
+        return [name for name in self.rows["method"].drop_duplicates().tolist() if not name.startswith("tuned_")]
+
+    @property
+    def settings(self) -> list[Any]:
+        """The swept values, sorted."""
+        return sorted(self.rows["setting"].dropna().unique().tolist())
+
+    def of(self, metric: str) -> pd.DataFrame:
+        """Return the rows of one metric."""
+        return self._once(("rows", metric), lambda: self.rows[self.rows["metric"] == metric])
+
+    def has(self, metric: str) -> bool:
+        return not self.of(metric).empty
+
+    def methods_with(self, metric: str) -> list[str]:
+        """Return the methods that have rows of a metric."""
+        measured = set(self.of(metric)["method"])
+        return [method for method in self.methods if method in measured]
+
+    def levels(self, metric: str) -> list[Any]:
+        """Return the levels of a metric by size, all samples last."""
+        return sorted(self.of(metric)["level"].unique().tolist(), key=level_order)
+
+    def largest_sample(self, metric: str) -> Study:
+        """Return the part with the most samples per class, for a metric whose levels are not samples per class."""
+        samples = sorted(self.of(metric)["samples"].unique().tolist(), key=level_order)
+        by_samples = self.record.metric(metric).level == PER_SAMPLE
+        return self if by_samples or len(samples) < 2 else self.at_samples(samples[-1])
+
+    def at_samples(self, samples: int) -> Study:
+        """Return the part with one number of samples per class."""
+        if (self.rows["samples"] == samples).all():
+            return self
+        return self._once(("samples", samples), lambda: self._part(self.rows[self.rows["samples"] == samples]))
+
+    def _part(self, rows: pd.DataFrame) -> Study:
+        return Study(self.record, rows, self.runs, self.others, self.bootstrap)
+
+    def generic_metrics(self, named: Collection[str]) -> list[str]:
+        """Return the metrics that need a generic figure or table: those that nobody describes.
+
+        A record without figures and tables of its own also gets them for the metrics that measure a task.
+        """
+        bare = not self.record.figures and not self.record.tables
+
+        def wanted(metric: str) -> bool:
+            return metric not in METRICS or (bare and (metric in self.record.headline or bool(METRICS[metric].task)))
+
+        found = [metric for metric in self.rows["metric"].unique().tolist() if metric not in named and wanted(metric)]
+        return [metric for metric in found if self.scores(metric)]
+
+    # Comparisons. Each is computed once; claims, tables and figures share it.
+
+    def scores(self, metric: str) -> dict[str, pd.DataFrame]:
+        """Return the finite rows of each method, indexed by samples, level and trial."""
+        return self._once(("scores", metric), lambda: _scores(default_target(self.of(metric)), "method"))
+
+    def compare(self, a: str, b: str, metric: str, level: int | None = None) -> Comparison | None:
+        """Compare method `a` with method `b`; None if they have no trial in common."""
+        scores = self.scores(metric)
+        return self._pair((a, b, metric, level), scores.get(a), scores.get(b), level)
+
+    def compare_settings(self, method: str, setting: Any, base: Any, metric: str) -> Comparison | None:
+        """Compare a method at one swept value with itself at another."""
+
+        def by_setting() -> dict[Any, pd.DataFrame]:
+            rows = default_target(self.of(metric))
+            return _scores(rows.assign(pair=list(zip(rows["method"], rows["setting"], strict=True))), "pair")
+
+        scores = self._once(("settings", metric), by_setting)
+        return self._pair((method, setting, base, metric), scores.get((method, setting)), scores.get((method, base)))
+
+    def compare_alignment(self, first: tuple[str, str], second: tuple[str, str]) -> Comparison | None:
+        """Compare Spearman's correlation of one (target, estimator) with that of another."""
+
+        def by_pair() -> dict[Any, pd.DataFrame]:
+            rows = self.of("spearman")
+            return _scores(rows.assign(pair=list(zip(rows["target"], rows["estimator"], strict=True))), "pair")
+
+        scores = self._once(("alignment",), by_pair)
+        return self._pair((first, second), scores.get(first), scores.get(second))
+
+    def compare_number(self, rows: pd.DataFrame, number: float) -> Comparison | None:
+        """Compare the values of some rows, one per trial, with a number; None if no value is finite."""
+        rows = rows[np.isfinite(rows["value"].astype(float))]
+        if rows.empty:
+            return None
+        values = rows["value"].to_numpy(float)
+        return compare(values, np.full(len(values), number), trial=rows["trial"].to_numpy(), bootstrap=self.bootstrap)
+
+    def regret(self, method: str) -> Comparison | None:
+        """Compare the best bandwidth that tuning with labels finds in each trial with the one a method chose."""
+        best = self.of("regret")
+        best = best[best["method"] == method][["weights", "samples", "trial", "best_scale", "best_per_node"]]
+        tuned = self.of("loo")
+        tuned = tuned[tuned["method"].str.startswith("tuned_")]
+        if best.empty or tuned.empty:
+            return None
+        best = best.rename(columns={"best_scale": "scale", "best_per_node": "per_node"})
+        best["per_node"] = best["per_node"].astype(bool)
+        tuned = tuned.assign(per_node=tuned["per_node"].astype(bool), method="tuned")
+        chosen = _scores(tuned.merge(best, on=list(best.columns)), "method").get("tuned")
+        return self._pair(("regret", method), chosen, self.scores("loo").get(method))
+
+    def _pair(
+        self, key: Hashable, a: pd.DataFrame | None, b: pd.DataFrame | None, level: int | None = None
+    ) -> Comparison | None:
+        if a is None or b is None:
+            return None
+
+        def work() -> Comparison | None:
+            places = a.index.intersection(b.index).sort_values()
+            if level is not None:
+                places = places[places.get_level_values("level") == level]
+            if not len(places):
+                return None
+            sides = [a.loc[places], b.loc[places]]
+            hits = [packed_hits(side) for side in sides]
+            hits_a, hits_b = (unpack_all(side) for side in hits) if all(hits) else (None, None)  # type: ignore[arg-type]
+            return compare(
+                *(side["value"].to_numpy(float) for side in sides),
+                trial=places.get_level_values("trial"),
+                hits_a=hits_a,
+                hits_b=hits_b,
+                bootstrap=self.bootstrap,
+            )
+
+        return self._once(("comparison", key), work)
+
+    def _once(self, key: Hashable, work: Callable[[], Any]) -> Any:
+        if key not in self._computed:
+            self._computed[key] = work()
+        return self._computed[key]
+
+
+def default_target(rows: pd.DataFrame) -> pd.DataFrame:
+    """Drop the rows of alignment that compare r with another estimate than dimMST, or match it to another one."""
+    if "estimator" not in rows:
+        return rows
+    return rows[rows["estimator"].isna() | ((rows["estimator"] == "mst") & (rows["target"] == "mst"))]
+
+
+def packed_hits(scores: pd.DataFrame) -> list[tuple[bytes, bytes]] | None:
+    """Return for each row which nodes were scored and which were right; None if a row does not say so."""
+    if "right" not in scores or not all(isinstance(bits, bytes) for bits in scores["right"]):
+        return None
+    return list(zip(scores["scored"], scores["right"], strict=True))
+
+
+def _scores(rows: pd.DataFrame, by: str) -> dict[Any, pd.DataFrame]:
+    """Return the finite rows of each group, indexed by place; groups with several rows for one place are left out."""
+    rows = rows[np.isfinite(rows["value"].astype(float))]
+    columns = [*PLACE, "value", *(name for name in ("scored", "right") if name in rows)]
+    found = {name: own[columns].set_index(PLACE) for name, own in rows.groupby(by, sort=False)}
+    return {name: own for name, own in found.items() if not own.index.has_duplicates}
