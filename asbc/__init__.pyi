@@ -25,7 +25,7 @@ from .learn.neighbor_vote import NeighborVote
 from .learn.points import UnreachedWarning, UnseenClassWarning
 from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from .outofcore.driver import build_graph
-from .outofcore.storage import load_graph, load_nodes, load_rows
+from .outofcore.folder import load_graph, load_nodes, load_rows
 from .rows import row_weights
 from .validation import normalize
 from .version import __version__

@@ -97,7 +97,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    asbc.build.build_graph : the same graph block by block on disk, for sets that do not fit into memory.
+    asbc.build_graph : the same graph block by block on disk, for sets that do not fit into memory.
     search_neighbors, dim_mst, SpectralBandwidth, nnk_weights, to_graph : the steps, one by one.
 
     Examples

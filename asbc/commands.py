@@ -1,11 +1,12 @@
-"""The commands as they are installed. Each imports its packages late, and says in one line what to install if they are
-missing: the core brings only those of ``asbc-build``. Each ends quietly where nobody reads on, as in ``| head -1``.
+"""Entry points of the installed commands.
+
+Each imports its packages late, names the extra to install if one is missing, and exits quietly on a closed pipe
+(``| head -1``).
 """
 
 from __future__ import annotations
 
 import os
-import select
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -13,46 +14,46 @@ from typing import Any, NoReturn, TextIO
 
 from asbc.extras import MissingExtraError, needed
 
-UNREAD = 141  # exit code where nobody reads on: what a shell shows of any tool that SIGPIPE ends
+CLOSED_PIPE = 141  # exit code that shells show for a tool that SIGPIPE ends
 
 
 def run() -> None:
-    """``asbc``: experiments."""
-    _end(_loaded("asbc", "asbc.runs.command", "experiments").main)
+    """``asbc``: run experiments."""
+    _exit(_load("asbc", "asbc.runs.command", "experiments").main)
 
 
 def build() -> None:
-    """``asbc-build``: a graph from a file of vectors, block by block."""
-    _end(import_module("asbc.outofcore.command").main)
+    """``asbc-build``: build a graph from a file of vectors, block by block."""
+    _exit(import_module("asbc.outofcore.command").main)
 
 
 def embed() -> None:
-    """``asbc-embed``: vectors from images."""
-    _end(_loaded("asbc-embed", "asbc.embeddings.command", "embed").main)
+    """``asbc-embed``: compute vectors of images."""
+    _exit(_load("asbc-embed", "asbc.embeddings.command", "embed").main)
 
 
 def pretrain() -> None:
-    """``asbc-pretrain``: encoders trained anew."""
-    _end(_loaded("asbc-pretrain", "asbc.train.command", "train").main)
+    """``asbc-pretrain``: train encoders."""
+    _exit(_load("asbc-pretrain", "asbc.train.command", "train").main)
 
 
 def upload() -> None:
-    """``asbc-upload``: finished runs to W&B."""
-    _end(_loaded("asbc-upload", "asbc.runs.upload", "wandb", "wandb").main)
+    """``asbc-upload``: send finished runs to W&B."""
+    _exit(_load("asbc-upload", "asbc.runs.upload", "wandb", "wandb").main)
 
 
 def report() -> None:
-    """``asbc-report``: figures and a page of all results."""
-    _end(_loaded("asbc-report", "asbc.report.command", "experiments", "pandas").main)
+    """``asbc-report``: write a page with the figures and tables of all results."""
+    _exit(_load("asbc-report", "asbc.report.command", "experiments", "pandas").main)
 
 
 def explore() -> None:
-    """``asbc-explore``: a page on one's own vectors."""
-    _end(_loaded("asbc-explore", "asbc.explore.command", "explore").main)
+    """``asbc-explore``: write an interactive page about your vectors."""
+    _exit(_load("asbc-explore", "asbc.explore.command", "explore").main)
 
 
-def _loaded(command: str, module: str, extra: str, *packages: str) -> Any:
-    """The module of a command, once the packages that it imports late are known to be there too."""
+def _load(command: str, module: str, extra: str, *packages: str) -> Any:
+    """Import the module of a command, after the packages that it imports late."""
     try:
         with needed("this command", extra):
             for package in packages:
@@ -62,33 +63,29 @@ def _loaded(command: str, module: str, extra: str, *packages: str) -> Any:
         sys.exit(f"{command}: {error}")
 
 
-def _end(main: Callable[[], int | None]) -> NoReturn:
-    """Call a command, and exit as it says; with `UNREAD` where it went well but for output that nobody reads."""
+def _exit(main: Callable[[], int | None]) -> NoReturn:
+    """Call a command and exit with its code, or with `CLOSED_PIPE` if its output is not read to the end."""
     code: Any
+    broken = None
     try:
         code = main()
     except SystemExit as stop:
         code = stop.code
-    except BrokenPipeError:
-        if not (_unread(sys.stdout) or _unread(sys.stderr)):
-            raise  # another pipe broke, such as one to a worker
-        code = UNREAD
-    read = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
-    sys.exit(code or (0 if all(read) else UNREAD))
+    except BrokenPipeError as error:
+        code, broken = CLOSED_PIPE, error
+    # A line break shows whether a stream without a buffer is the one that broke.
+    read = [_flush(stream, "\n" if broken else "") for stream in (sys.stdout, sys.stderr)]
+    if broken and all(read):
+        raise broken  # another pipe broke, such as one to a worker
+    sys.exit(code or (0 if all(read) else CLOSED_PIPE))
 
 
-def _flush(stream: TextIO) -> bool:
-    """Flush a stream; False if nobody reads it. Then the rest goes nowhere, for Python itself flushes once more."""
+def _flush(stream: TextIO, text: str) -> bool:
+    """Write and flush, and return False if the reader is gone. The rest is discarded, because Python flushes again."""
     try:
+        stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError:  # BrokenPipeError; on Windows a plain OSError
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return False
     return True
-
-
-def _unread(stream: TextIO) -> bool:
-    """Whether the other end of a stream is closed."""
-    poll = select.poll()
-    poll.register(stream, 0)  # of no interest but what is always told: errors
-    return any(told & select.POLLERR for _, told in poll.poll(0))

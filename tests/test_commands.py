@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asbc.commands import UNREAD, build
+from asbc.commands import CLOSED_PIPE, build
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.command import missing_launcher
 from tests.commands import run
@@ -154,11 +154,11 @@ BUILD = ["vectors.npy", "graph", "--k-cand", "10", "--search", "exact"]
 @pytest.mark.parametrize(
     ("command", "arguments", "buffered", "code"),
     [
-        ("build", BUILD, True, UNREAD),
-        ("build", BUILD, False, UNREAD),
-        ("build", ["--help"], True, UNREAD),  # by the SystemExit of argparse
+        ("build", BUILD, True, CLOSED_PIPE),
+        ("build", BUILD, False, CLOSED_PIPE),
+        ("build", ["--help"], True, CLOSED_PIPE),  # by the SystemExit of argparse
         ("build", ["nowhere.npy", "graph"], True, 1),  # what went wrong counts more
-        ("run", ["--help"], False, UNREAD),
+        ("run", ["--help"], False, CLOSED_PIPE),
     ],
 )
 def test_commands_end_quietly_where_nobody_reads_on(command, arguments, buffered, code, tmp_path):

@@ -113,7 +113,9 @@ def test_conda_users_get_everything(project):
 def test_every_dependency_has_a_lower_bound(project):
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     for line in project["dependencies"] + extras:
-        assert re.fullmatch(r"[\w-]+>=[\d.]+(,<[\d.]+)?|asbc\[[\w,]+\]|tomli>=[\d.]+; python_version < '3.11'", line), line
+        assert re.fullmatch(r"[\w-]+>=[\d.]+(,<[\d.]+)?|asbc\[[\w,]+\]|tomli>=[\d.]+; python_version < '3.11'", line), (
+            line
+        )
 
 
 def test_all_is_what_a_user_can_use(project):

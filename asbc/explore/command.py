@@ -16,10 +16,10 @@ from asbc.explore.material import Material, read_material, relative_names
 from asbc.explore.page import target_files, write_page
 from asbc.explore.thumbnails import make_thumbnails
 from asbc.extras import needed
+from asbc.outofcore import BuildError
 from asbc.outofcore.driver import build_graph
-from asbc.outofcore.errors import BuildError
-from asbc.outofcore.progress import Progress
-from asbc.outofcore.storage import read_graph_manifest
+from asbc.outofcore.folder import read_graph_manifest
+from asbc.progress import Progress
 
 BLOCKS = 20  # blocks that a build is cut into, so that its bars move
 LEAST_BLOCK = 2048  # nodes per block at least

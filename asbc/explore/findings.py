@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +18,8 @@ from asbc.learn.classes import ClassReport, judge_classes
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, supporting_neighbors
 from asbc.learn.labels import decode_partial, encode_partial
-from asbc.outofcore.progress import Progress
-from asbc.outofcore.storage import has_checksums, load_graph, load_nodes, read_graph_manifest
+from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
+from asbc.progress import Progress
 from asbc.validation import as_vectors
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
@@ -209,9 +208,9 @@ def _encoded(labels: Any, source: Any) -> tuple[NDArray[np.int64] | None, NDArra
 
 def _places(source, vectors, shown, n, seed, bar) -> NDArray:
     if len(shown) == n:
-        graph = source.graph_ if isinstance(source, GraphBuilder) else load_graph(source, verify=has_checksums(source))
-        with nullcontext() if bar.terminal else bar.step("layout"):  # on a terminal it has a bar of its own
-            return place_nodes(graph, vectors, seed=seed, progress=bar.terminal)
+        graph = source.graph_ if isinstance(source, GraphBuilder) else load_graph(source, verify=True)
+        with bar.step("layout"):
+            return place_nodes(graph, vectors, seed=seed)
     if vectors is None:
         raise ValueError(
             f"vectors: {n:,} nodes are more than the {MAP_LIMIT:,} that a map shows, and the map of a sample needs the "
@@ -222,7 +221,7 @@ def _places(source, vectors, shown, n, seed, bar) -> NDArray:
     built = source.metric if isinstance(source, GraphBuilder) else read_graph_manifest(source)["builder"]["metric"]
     with bar.step("sample"):
         graph = default_builder(len(shown), built, seed).fit_transform(chosen)
-    return place_nodes(graph, chosen, seed=seed, progress=bar.terminal)
+    return place_nodes(graph, chosen, seed=seed)
 
 
 def _table(source, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
@@ -257,7 +256,7 @@ def _bandwidth(source) -> dict[str, NDArray]:
     if isinstance(source, GraphBuilder):
         choice = source.bandwidth_
         return {} if choice is None else {"sigma": choice.sigma, "effective_rank": choice.effective_rank}
-    found = load_nodes(source, verify=has_checksums(source))
+    found = load_nodes(source, verify=True)
     return {name: np.array(found[name]) for name in ("sigma", "effective_rank") if name in found}
 
 

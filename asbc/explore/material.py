@@ -15,7 +15,7 @@ from asbc.embeddings.reading import read_labels, read_vectors
 from asbc.embeddings.sources import Clinc100
 from asbc.embeddings.store import read_entry_manifest
 from asbc.explore.thumbnails import find_images
-from asbc.outofcore.storage import read_graph_manifest
+from asbc.outofcore.folder import read_graph_manifest
 
 SAMPLE = "clinc100"  # the name of the sample that comes with asbc
 

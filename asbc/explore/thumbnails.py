@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from asbc.outofcore.progress import Progress
+from asbc.progress import Progress
 
 SIDES = (96, 72, 56, 40, 32)  # pixels of a thumbnail's longer side: the largest that fits
 BYTES = 15_000_000  # of all thumbnails on a page
@@ -94,7 +94,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     room = int(BYTES / max(1.0, average))
     chosen = nodes if len(nodes) <= room else nodes[np.linspace(0, len(nodes) - 1, room).astype(int)]
     made = {}
-    with Progress(progress).blocks("pictures", len(chosen), of="pictures") as advance:
+    with Progress(progress).step("pictures", len(chosen), unit="pictures") as advance:
         for node in chosen.tolist():
             made[node] = _small(paths[node], side)
             advance()

@@ -16,7 +16,7 @@ from asbc.builder import GraphBuilder
 from asbc.learn.labels import decode_partial
 from asbc.learn.points import PointClassifier, UnreachedWarning
 from asbc.learn.propagation import propagate
-from asbc.outofcore.storage import has_checksums, load_graph
+from asbc.outofcore.folder import load_graph
 from asbc.validation import true_or_false
 
 
@@ -176,7 +176,7 @@ class GraphClassifier(PointClassifier):
 def open_graph(graph: Any) -> sparse.csr_array:
     """A graph folder, or a sparse matrix, as a checked CSR array (n, n)."""
     if isinstance(graph, str | os.PathLike):
-        return load_graph(graph, verify=has_checksums(graph))
+        return load_graph(graph, verify=True)
     if not sparse.issparse(graph):
         raise TypeError(
             f"graph must be the path of a graph folder or a scipy sparse matrix; got {type(graph).__name__}."

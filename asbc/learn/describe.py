@@ -19,7 +19,7 @@ from asbc.learn.labels import encode_partial
 from asbc.learn.source import open_rows, row_blocks
 from asbc.learn.spread import global_rank
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.storage import has_checksums, load_nodes
+from asbc.outofcore.folder import load_nodes
 from asbc.validation import as_vectors
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
@@ -293,7 +293,7 @@ def _local_dimension(source: Any, levina: NDArray[np.float64]) -> NDArray[np.flo
     """What the graph was built with; uniform weights were built without a dimension, and take the plain estimate."""
     if isinstance(source, GraphBuilder):
         return levina if source.dimension_ is None else source.dimension_
-    return np.array(load_nodes(source, verify=has_checksums(source)).get("dimension", levina))
+    return np.array(load_nodes(source, verify=True).get("dimension", levina))
 
 
 def _outlier_scores(neighbors: Neighbors, weights, scale: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from asbc.builder import GraphBuilder
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.storage import has_checksums, load_rows
+from asbc.outofcore.folder import load_rows
 
 # Nodes whose rows are looked at together: 47 MB of indices, distances and weights at k = 30.
 BLOCK_NODES = 65536
@@ -58,7 +58,7 @@ def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
         neighbors, weights = source.neighbors_, source.weights_
     elif isinstance(source, str | os.PathLike):
         # All of it is read in any case, so it is also compared with its checksums, once per process.
-        neighbors, weights = load_rows(source, verify=has_checksums(source))
+        neighbors, weights = load_rows(source, verify=True)
     else:
         raise TypeError(
             f"source must be a fitted asbc.GraphBuilder or the path of a graph folder; got {type(source).__name__}."

@@ -1,1 +1,7 @@
-"""How a graph is built on disk, block by block, from more vectors than fit into memory."""
+"""Build a graph on disk block by block, from more vectors than fit into memory, and open the result."""
+
+from asbc.outofcore.driver import build_graph
+from asbc.outofcore.folder import load_graph, load_nodes, load_rows, read_graph_manifest
+from asbc.outofcore.plan import BuildError, EngineError
+
+__all__ = ["BuildError", "EngineError", "build_graph", "load_graph", "load_nodes", "load_rows", "read_graph_manifest"]

@@ -1,4 +1,4 @@
-"""The command ``asbc-build``: what it takes from the command line, and what it prints."""
+"""The command ``asbc-build``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.extras import needed
 from asbc.neighbors.search import OPTIONS, RECALL, SEARCHES
-from asbc.outofcore.arrays import read_json
 from asbc.outofcore.driver import BLOCK_NODES, build_graph
-from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import load_graph
+from asbc.outofcore.folder import load_graph
+from asbc.outofcore.plan import BuildError
+from asbc.storage import read_json
 from asbc.weights import Weights
 
 
@@ -27,37 +27,41 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="asbc-build",
         description="Build a neighbourhood graph from a file of embeddings, block by block: memory is bounded by the "
-        "block. Stopped or killed, it goes on at the last finished block when the same command is given again.",
-        epilog="Read the result with asbc.load_graph(folder), asbc.load_nodes(folder) and asbc.load_rows(folder).",
+        "block. If it is stopped or killed, the same command resumes after the last finished block.",
+        epilog="Open the result with asbc.load_graph(folder), asbc.load_nodes(folder) and asbc.load_rows(folder).",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
     add("source", help=".npy file (n, d) of float16, float32 or float64; a folder of the embedding store; or a URL")
-    add("folder", type=Path, help="where the graph goes; a folder of its own")
-    graph = parser.add_argument_group("the graph")
+    add("folder", type=Path, help="where the graph goes: a new folder, or one with a stopped build")
+    graph = parser.add_argument_group("graph")
     add = graph.add_argument
     add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
     names = {kind: ", ".join(named_rules(kind)) for kind in (Weights, Bandwidth)}
-    add("--weights", default="nnk", metavar="RULE", help=f"{names[Weights]}, or module:Class of your own")
+    add("--weights", default="nnk", metavar="RULE", help=f"{names[Weights]}, or your own module:Class")
     add(
         "--bandwidth",
         default="spectral",
         metavar="RULE",
-        help=f"{names[Bandwidth]}, a number, or module:Class of your own",
+        help=f"{names[Bandwidth]}, a number, or your own module:Class",
     )
+    add("--gamma", type=float, default=1.0, help="spectral rule: target rank, as a multiple of the dimension")
+    add("--n-grid", type=int, default=12, metavar="N", help="spectral rule: bandwidths tried per node")
+    add("--refine", action="store_true", help="spectral rule: refine between grid points")
+    add("--beta", type=float, default=2.0, help="perplexity rule: effective neighbours, as a multiple of the dimension")
     add(
-        "--gamma", type=float, default=1.0, help="of the spectral rule: the rank wanted, as a multiple of the dimension"
+        "--k-min",
+        type=int,
+        default=6,
+        metavar="N",
+        help="NNK weights: fill rows with the nearest neighbours up to this many",
     )
-    add("--n-grid", type=int, default=12, metavar="N", help="of the spectral rule: bandwidths considered per node")
-    add("--refine", action="store_true", help="of the spectral rule: search on between grid points")
-    add("--beta", type=float, default=2.0, help="of the perplexity rule: neighbours, as a multiple of the dimension")
-    add("--k-min", type=int, default=6, metavar="N", help="fill NNK rows with the nearest neighbours up to this many")
     add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
-    add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how the two directions of an edge meet")
+    add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how to combine the directions of an edge")
     add("--metric", choices=METRICS, default="euclidean", help="cosine scales every vector to unit length first")
-    add("--dimension", choices=ESTIMATORS, default="mst", help="the estimate of intrinsic dimension")
-    add("--seed", type=int, default=0, help="draws what is random: dimension, lists, the sample that measures recall")
-    search = parser.add_argument_group("the search", "options that belong to another kind of search are refused")
+    add("--dimension", choices=ESTIMATORS, default="mst", help="estimator of the intrinsic dimension")
+    add("--seed", type=int, default=0, help="random seed of dimension, lists and the recall sample")
+    search = parser.add_argument_group("search", "options of another kind of search are refused")
     add = search.add_argument
     add(
         "--search",
@@ -66,23 +70,23 @@ def _parser() -> argparse.ArgumentParser:
         help="auto is exact up to 20,000 nodes, and by inverted lists above where they cost less; hnsw and nn_descent "
         "hold all vectors in memory",
     )
-    add("--recall", type=float, default=RECALL, help="the share of the neighbours that approximate search is to find")
+    add("--recall", type=float, default=RECALL, help="share of the true neighbours that approximate search must find")
     helps = {
-        "n_lists": "ivf: inverted lists (by default about 2 sqrt(n))",
-        "n_probe": "ivf: lists looked at per node (as many as the recall takes)",
-        "links": "hnsw: links per node (32)",
-        "ef_construction": "hnsw: candidates kept while building (100)",
-        "ef_search": "hnsw: candidates kept while searching (as many as the recall takes)",
-        "n_trees": "nn_descent: trees to start from",
+        "n_lists": "ivf: inverted lists (default: about 2 sqrt(n))",
+        "n_probe": "ivf: lists probed per node (default: chosen for the recall)",
+        "links": "hnsw: links per node (default: 32)",
+        "ef_construction": "hnsw: candidates kept while building (default: 100)",
+        "ef_search": "hnsw: candidates kept while searching (default: chosen for the recall)",
+        "n_trees": "nn_descent: trees of the initial guess",
     }
     for name, text in helps.items():
         add(f"--{name.replace('_', '-')}", type=int, metavar="N", default=argparse.SUPPRESS, help=text)
-    work = parser.add_argument_group("the work")
+    work = parser.add_argument_group("execution")
     add = work.add_argument
     add("--block", type=int, default=BLOCK_NODES, metavar="N", help="nodes per block")
     add("--engine", choices=("local", "dask"), default="local", help="this process, or the workers of a Dask cluster")
-    add("--scheduler", metavar="ADDRESS", help="dask: a running scheduler; without it a cluster is started here")
-    add("--workers", type=int, default=2, metavar="N", help="dask: processes of a cluster that is started here")
+    add("--scheduler", metavar="ADDRESS", help="dask: address of a running scheduler; default: start a cluster here")
+    add("--workers", type=int, default=2, metavar="N", help="dask: processes of a cluster started here")
     add("--npz", type=Path, metavar="FILE", help="also write the graph for scipy.sparse.load_npz")
     add("--parquet", type=Path, metavar="FILE", help="also write its edges as a Parquet table")
     add("--quiet", action="store_true", help="no progress bars, no summary")
@@ -90,12 +94,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rule(text: str, base: type, **settings) -> Any:
-    """The rule that a name of asbc's own, or ``module:Class``, stands for; a number is a bandwidth."""
+    """Return the rule of a name or of ``module:Class``; a number is a bandwidth."""
     module, colon, name = text.partition(":")
     if colon:
         found = getattr(import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, base)):
-            raise ValueError(f"{text}: a subclass of asbc.{base.__name__} is wanted; got {found!r}.")
+            raise ValueError(f"{text}: must be a subclass of asbc.{base.__name__}; got {found!r}.")
         return found()
     with suppress(ValueError):
         if base is Bandwidth:
@@ -107,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     options = {name: getattr(args, name) for kind in OPTIONS.values() for name in kind if hasattr(args, name)}
     try:
-        if args.parquet:  # told now, rather than after hours of work
+        if args.parquet:  # fail now rather than after hours of work
             with needed("--parquet", "experiments"):
                 import_module("pyarrow")
         own = {
@@ -145,10 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
             if args.parquet:
                 write_parquet(graph, args.parquet)
     except KeyboardInterrupt:
-        print(
-            f"asbc-build: stopped; the same command goes on from the last finished block in {args.folder}.",
-            file=sys.stderr,
-        )
+        print(f"asbc-build: stopped; the same command resumes the build in {args.folder}.", file=sys.stderr)
         return 130
     except (BuildError, ImportError, OSError, TypeError, ValueError) as error:
         print(f"asbc-build: {error}", file=sys.stderr)
@@ -170,12 +171,13 @@ def _summary(folder: Path, manifest: dict) -> None:
     recall = manifest["recall"]
     if recall is not None:
         low, high = recall["interval"]
-        asked = "" if recall["target"] is None else f", {recall['target']:g} asked for"
+        asked = "" if recall["target"] is None else f", target {recall['target']:g}"
         text = f"{recall['value']:.4f} [{low:.4f}, {high:.4f}] on {recall['sample']} nodes{asked}"
         lines.append((f"recall@{manifest['k']}", text))
     lines += [(f"  {stage}", f"{seconds:.1f} s") for stage, seconds in timing["seconds"].items()]
     lines.append(("seconds", f"{timing['total_seconds']:.1f} ({timing['engine']} engine)"))
-    lines.append(("peak memory", f"{timing['peak_bytes'] / 2**30:.2f} GiB"))
+    if timing["peak_bytes"] is not None:
+        lines.append(("peak memory", f"{timing['peak_bytes'] / 2**30:.2f} GiB"))
     print(folder)
     for name, value in lines:
         print(f"  {name:<14} {value}")

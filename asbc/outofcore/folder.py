@@ -1,187 +1,231 @@
-"""Where everything is in a build's folder: the plan, the memory maps, and the part of each stage and block."""
+"""The folder of a finished graph: plain ``.npy`` arrays, opened as memory maps, and a manifest.
+
+It holds::
+
+    manifest.json                                   settings, recall, and every file's dtype, shape, size and checksum
+    timing.json                                     seconds per stage and peak memory
+    graph/indptr.npy  indices.npy  data.npy         the adjacency matrix as CSR
+    nodes/sigma.npy   effective_rank.npy  ...       (n,): one value per node
+    rows/indices.npy  distances.npy  weights.npy    (n, k): each node's candidates before symmetrising
+"""
 
 from __future__ import annotations
 
-import functools
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from asbc.bandwidth import Bandwidth
-from asbc.checksums import first_changed
-from asbc.dimension import Dimension
-from asbc.neighbors.external import HNSW, CandidateTable
-from asbc.neighbors.lists import InvertedLists
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.arrays import GraphFileError, open_array, read_json, read_notes, read_part
-from asbc.outofcore.plan import converted, rule_from_json
-from asbc.validation import Floats
-from asbc.weights import Weights
+from asbc.storage import DamagedFileError, check_file, file_inside, open_array, read_json
+from asbc.validation import true_or_false
 
-MADE_ANEW = "Remove it and start again, and it is made anew."
+FORMAT = 1  # version of the layout above; raised when older versions can no longer read it
 
 
-class BuildFolder:
-    """A build's folder as its blocks see it: the plan, the memory maps, and where the parts are.
+def load_graph(path: str | os.PathLike, *, verify: bool = False) -> sparse.csr_array:
+    """Open the adjacency matrix that ``asbc-build`` or ``build_graph`` has written.
+
+    Its arrays are memory maps: weights are read when they are used. The indices are checked once, because compiled
+    code would crash on one that is out of range.
 
     Parameters
     ----------
-    folder : Path
-        The build's folder, in which ``plan.json`` is written.
+    path : str or path
+        Folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the files with their checksums, which reads all of them.
+
+    Returns
+    -------
+    (n, n) scipy.sparse.csr_array
+        Read-only.
+
+    See Also
+    --------
+    load_nodes : bandwidth and dimension of every node.
+    load_rows : the neighbours of every node, and their weights before symmetrising.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = asbc.build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     graph = asbc.load_graph(f"{folder}/graph")
+    ...     graph.shape, graph.nnz == manifest["edges"]
+    ((60, 60), True)
     """
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.scratch = folder / "scratch"
-        self.converted = self.scratch / "vectors.npy"
-        self.plan = read_json(folder / "plan.json")
-
-    @property
-    def weighted(self) -> bool:
-        """Whether there is a bandwidth at all; uniform weights have none."""
-        return self.plan["bandwidth"] is not None
-
-    def part(self, stage: str, block: int) -> Path:
-        """The file that a block of a stage writes."""
-        return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
-
-    def parts(self, stage: str) -> list[Path]:
-        """The files of all blocks of a stage, in order."""
-        return [self.part(stage, block) for block in range(self.count(stage))]
-
-    def count(self, stage: str) -> int:
-        """How many blocks a stage has; those of ``lists`` are groups of lists, all others are blocks of nodes."""
-        if stage == "lists":
-            return len(self.array("first_lists")) - 1
-        return -(-self.plan["n"] // self.plan["block"])
-
-    def nodes(self, block: int) -> tuple[int, int]:
-        """The first node of a block, and the node after its last."""
-        start = block * self.plan["block"]
-        return start, min(start + self.plan["block"], self.plan["n"])
-
-    def array(self, name: str) -> NDArray:
-        """An array that belongs to no block, as a memory map."""
-        return open_part(self.scratch / f"{name}.npy")
-
-    def open_source(self) -> NDArray:
-        """The vectors as they were given (n, d): a new memory map, of the file that has their name now.
-
-        Pages of a map count as memory of the process for as long as it is open. So whoever looks through the vectors
-        once opens a map, and lets go of it.
-        """
-        path = Path(read_json(self.scratch / "source.json")["path"])
-        return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
-
-    @functools.cached_property
-    def X(self) -> Floats:
-        """The vectors as kernels read them (n, d): float32 or float64, of unit length if the metric is cosine."""
-        return open_array(self.converted) if converted(self.plan) else self.open_source()
-
-    @functools.cached_property
-    def center(self) -> float:
-        """The median bandwidth, which is known once the stage ``rows`` is done."""
-        return float(np.median(self.array("filled")))
-
-    @functools.cached_property
-    def search(self) -> dict[str, Any]:
-        """How neighbours are searched: the kind, its options, and the recall they were chosen for."""
-        return _read_note(self.scratch / "search.json")
-
-    @functools.cached_property
-    def rule(self) -> Bandwidth:
-        """The rule for sigma, once it is resolved to one that looks at nodes one by one."""
-        return self.rule_after(int(_read_note(self.scratch / "rule.json")["surveys"]))
-
-    def rule_after(self, surveys: int) -> Bandwidth:
-        """The rule for sigma after that number of surveys of all blocks; after 0 it is the rule of the plan."""
-        if surveys == 0:
-            return rule_from_json(self.plan["bandwidth"])
-        folder = self.scratch / f"rule-{surveys}"
-        return rule_from_json(_read_note(folder / "rule.json"), folder)
-
-    @functools.cached_property
-    def weights(self) -> Weights:
-        """The rule for weights."""
-        return rule_from_json(self.plan["weights"])
-
-    @functools.cached_property
-    def dimension(self) -> Dimension:
-        """The estimate of dimension, resolved to one that looks at nodes one by one."""
-        settings = self.plan["builder"]
-        estimate = Dimension(settings["dimension"], n_rep=settings["n_rep"], k=min(10, self.plan["k"]))
-        return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
-
-    def neighbors(self, block: int) -> Neighbors:
-        """The neighbours that were found for a block."""
-        indices, distances = read_part(self.part("neighbors", block), "indices", "distances")
-        return Neighbors(indices, distances, first=self.nodes(block)[0])
-
-    @functools.cached_property
-    def index(self):
-        """The index that finds candidates, as :func:`asbc.neighbors.search.build_index` has; None for exact search."""
-        search, options = self.search["search"], self.search["options"]
-        if search == "ivf":
-            return InvertedLists(
-                self.array("centroids"),
-                self.array("starts"),
-                self.array("members"),
-                self.array("first_lists"),
-                [open_part(path) for path in self.parts("lists")],
-                self.array("probes"),
-            )
-        if search == "hnsw":
-            path = self.scratch / "index.faiss"
-            try:
-                return HNSW.open(path, options["ef_search"])
-            except RuntimeError as error:
-                raise GraphFileError(f"{path}: damaged ({error}). {MADE_ANEW}") from error
-        if search == "nn_descent":
-            return CandidateTable(self.array("candidates"))
-        return None
-
-
-def open_part(path: Path, dtype: Any = None) -> NDArray:
-    """A scratch array as a memory map; the error of a damaged one says that it may be removed."""
-    try:
-        return open_array(path, dtype)
-    except GraphFileError as error:
-        raise GraphFileError(f"{error} {MADE_ANEW}") from error
-
-
-def _read_note(path: Path) -> dict[str, Any]:
-    """A small JSON file of scratch; the error of a damaged one says that it may be removed."""
-    try:
-        return read_json(path, checked=True)
-    except GraphFileError as error:
-        raise GraphFileError(f"{error} {MADE_ANEW}") from error
-
-
-def check_scratch(scratch: Path) -> None:
-    """Refuse scratch arrays that are not as an earlier start wrote them; the error says what to remove."""
-    changed = first_changed(read_notes(scratch))
-    if changed is not None:
-        place = changed.relative_to(scratch).parts[0]
-        # The arrays of a rule are made together with the file that names them.
-        removed = scratch / place if place.startswith("rule-") else "it"
-        raise GraphFileError(
-            f"{changed}: damaged (its checksum is not that of what was written). Remove {removed} and start again, and "
-            "it is made anew."
+    names = [f"graph/{name}.npy" for name in ("indptr", "indices", "data")]
+    folder, manifest = _open_folder(path)
+    indptr, indices, data = _open_files(folder, manifest, names, verify)
+    n = int(manifest["n"])
+    if len(indptr) != n + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or len(indices) != len(data):
+        raise DamagedFileError(f"{folder / 'graph'}: indptr, indices and data do not match; build it again.")
+    falling = indptr[1:] < indptr[:-1]
+    if falling.any():
+        raise DamagedFileError(
+            f"{folder / names[0]}: damaged (row {int(np.argmax(falling))} ends before it begins); build it again."
         )
+    _check_node_ids(folder / names[1], n, indices)
+    graph = sparse.csr_array((n, n), dtype=data.dtype)
+    # Set directly: the constructor would scan all indices to choose their dtype.
+    graph.indptr, graph.indices, graph.data = indptr, indices, data
+    graph.has_sorted_indices = True
+    graph.has_canonical_format = True
+    return graph
 
 
-def opened(folder: str) -> BuildFolder:
-    """A build's folder, with its maps and its index kept open from block to block.
+def load_nodes(path: str | os.PathLike, *, verify: bool = False) -> dict[str, NDArray]:
+    """Open the arrays that a build has written for every node.
 
-    Every start of a build writes ``source.json`` anew. A worker of a cluster may outlive one start and serve the next;
-    it then sees that the file was written at another time, and opens the folder afresh.
+    Parameters
+    ----------
+    path : str or path
+        Folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the files with their checksums, which reads all of them.
+
+    Returns
+    -------
+    dict
+        Memory maps (n,) by name: ``sigma``, ``effective_rank``, ``slope``, ``objective`` and ``at_edge``, as described
+        in :class:`BandwidthChoice`, and ``dimension``. Empty for uniform weights.
+
+    See Also
+    --------
+    load_graph : the graph itself.
+    load_rows : the neighbours of every node, and their weights before symmetrising.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = asbc.build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     sorted(asbc.load_nodes(f"{folder}/graph"))
+    ['at_edge', 'dimension', 'effective_rank', 'objective', 'sigma', 'slope']
     """
-    return _opened(folder, os.stat(os.path.join(folder, "scratch", "source.json")).st_mtime_ns)
+    folder, manifest = _open_folder(path)
+    names = [name for name in manifest["files"] if name.startswith("nodes/")]
+    arrays = _open_files(folder, manifest, names, verify)
+    return {Path(name).stem: array for name, array in zip(names, arrays, strict=True)}
 
 
-@functools.lru_cache(maxsize=1)
-def _opened(folder: str, time_written: int) -> BuildFolder:
-    return BuildFolder(Path(folder))
+def load_rows(path: str | os.PathLike, *, verify: bool = False) -> tuple[Neighbors, NDArray[np.float64]]:
+    """Open the neighbours that a build has found for every node, and their weights before symmetrising.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder of a finished build.
+    verify : bool, default=False
+        Whether to compare the files with their checksums, which reads all of them.
+
+    Returns
+    -------
+    neighbors : Neighbors
+        The k_cand candidates of all n nodes, as memory maps.
+    weights : (n, k_cand) float64
+        Their weights, a memory map; every row sums to 1 or is all zeros.
+
+    See Also
+    --------
+    load_graph : the graph itself.
+    load_nodes : bandwidth and dimension of every node.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    ...     manifest = asbc.build_graph(f"{folder}/vectors.npy", f"{folder}/graph", search="exact")
+    ...     neighbors, weights = asbc.load_rows(f"{folder}/graph")
+    ...     neighbors.k, weights.shape
+    (30, (60, 30))
+    """
+    names = [f"rows/{name}.npy" for name in ("indices", "distances", "weights")]
+    folder, manifest = _open_folder(path)
+    indices, distances, weights = _open_files(folder, manifest, names, verify)
+    if not len(indices) == int(manifest["n"]) or not indices.shape == distances.shape == weights.shape:
+        raise DamagedFileError(f"{folder / 'rows'}: indices, distances and weights do not match; build it again.")
+    _check_node_ids(folder / names[0], len(indices), indices)
+    recall = manifest.get("recall")
+    return Neighbors(indices, distances, recall=None if recall is None else recall["value"]), weights
+
+
+def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
+    """Return the manifest of a finished build, after a check of its structure."""
+    folder = Path(folder)
+    path = folder / "manifest.json"
+    if not path.is_file():
+        if (folder / "plan.json").is_file():
+            raise DamagedFileError(f"{folder}: the build is not finished; run asbc-build again to resume it.")
+        raise FileNotFoundError(f"{folder}: no manifest.json here; it is not a folder that asbc-build wrote.")
+    manifest = read_json(file_inside(folder, path.name))
+    if manifest.get("format") != FORMAT:
+        raise DamagedFileError(f"{path}: format {manifest.get('format')!r}; this version of asbc reads {FORMAT}.")
+    n, files = manifest.get("n"), manifest.get("files")
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise DamagedFileError(f"{path}: damaged ('n' must be a whole number of at least 1; got {n!r}).")
+    if not isinstance(files, dict):
+        raise DamagedFileError(f"{path}: damaged ('files' must be an object of names; got {files!r}).")
+    for name, entry in files.items():
+        _check_entry(path, name, entry)
+    return manifest
+
+
+def check_graph_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Compare every file that a manifest lists with its dtype, shape, size and checksum."""
+    _open_files(folder, manifest, manifest["files"], verify=True)
+
+
+def _check_entry(path: Path, name: str, entry: Any) -> None:
+    """Check the types of a file's entry in the manifest."""
+    if not isinstance(entry, dict):
+        raise DamagedFileError(f"{path}: damaged (the entry of {name} is {entry!r}).")
+    try:
+        np.dtype(str(entry.get("dtype")))  # str, because np.dtype(None) is float64
+    except (TypeError, ValueError, SyntaxError):
+        raise DamagedFileError(f"{path}: damaged (the dtype of {name} is {entry.get('dtype')!r}).") from None
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or not all(type(length) is int and length >= 0 for length in shape):
+        raise DamagedFileError(f"{path}: damaged (the shape of {name} is {shape!r}).")
+    for key in ("bytes", "crc32"):
+        if type(entry.get(key)) is not int:
+            raise DamagedFileError(f"{path}: damaged ({key} of {name} is {entry.get(key)!r}).")
+
+
+def _open_folder(path: Any) -> tuple[Path, dict[str, Any]]:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the folder of a graph that asbc-build wrote; got {type(path).__name__}.")
+    return Path(path), read_graph_manifest(path)
+
+
+def _open_files(folder: Path, manifest: Mapping[str, Any], names: Iterable[str], verify: bool) -> list[NDArray]:
+    """Open some of the files that the manifest lists, as memory maps."""
+    verify = true_or_false(verify, "verify")
+    arrays = []
+    for name in names:
+        entry = manifest["files"].get(name)
+        if entry is None:
+            raise DamagedFileError(f"{folder / 'manifest.json'}: does not list {name}.")
+        path = file_inside(folder, name)
+        arrays.append(open_array(path, entry["dtype"], tuple(entry["shape"])))
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            raise DamagedFileError(f"{path}: has {size:,} bytes, but the manifest lists {entry['bytes']:,}.")
+        if verify:
+            check_file(path, entry["crc32"])
+    return arrays
+
+
+def _check_node_ids(path: Path, n: int, indices: NDArray) -> None:
+    if indices.size and (indices.min() < 0 or indices.max() >= n):
+        raise DamagedFileError(
+            f"{path}: damaged (it refers to nodes {indices.min()} to {indices.max()} of {n}); build it again."
+        )

@@ -1,10 +1,11 @@
-"""What a build will do, written down before it begins: a build that goes on later must have the same plan."""
+"""The plan of a build: its settings and its vectors. A build resumes only with the same plan."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import shutil
-import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,51 +18,114 @@ import asbc.bandwidth
 import asbc.weights
 from asbc.bandwidth import Bandwidth
 from asbc.builder import GraphBuilder
-from asbc.neighbors.search import check_search
-from asbc.outofcore.arrays import open_array, read_json, write_array
-from asbc.outofcore.errors import BuildError
-from asbc.outofcore.storage import FORMAT
+from asbc.extras import needed
+from asbc.neighbors.search import check_search, search_neighbors
+from asbc.outofcore.folder import FORMAT
+from asbc.rows import solve_rows
+from asbc.storage import (
+    DISK_FULL,
+    DamagedFileError,
+    atomic_file,
+    open_array,
+    open_regular,
+    read_json,
+    remove_temporary_files,
+    write_array,
+    write_json,
+)
 from asbc.validation import check_k, seed_number, whole_number
 from asbc.version import __version__
-from asbc.weights import EmptyRowWarning, Weights
+from asbc.weights import Weights
 
-COMPARED_ROWS = 4096  # rows, spread over the file, that tell whether the vectors are those of the last start
-USUAL_PROBES = 64  # lists per node that a build takes room for while recall has not yet told how many it needs
-TRIAL_K = 64  # the trial before a build takes memory that grows with the cube of k, so a large k is tried as this one
+COMPARED_ROWS = 4096  # rows, spread over the file, whose checksum shows whether the vectors have changed
+ASSUMED_PROBES = 64  # lists per node assumed for the disk space while tuning has not chosen their number
+TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the cube of k
 
 
-def make_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
-    """The plan, as far as the vectors do not enter it."""
+class BuildError(RuntimeError):
+    """A build cannot continue. What it has written stays, and the same command resumes it.
+
+    See Also
+    --------
+    build_graph : raises it.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, tempfile
+    >>> from asbc.outofcore import BuildError, build_graph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", np.zeros((60, 3)))
+    ...     pathlib.Path(folder, "taken").touch()
+    ...     try:
+    ...         build_graph(f"{folder}/vectors.npy", f"{folder}/taken")
+    ...     except BuildError as error:
+    ...         print(str(error).removeprefix(folder))
+    /taken: is a file; the build needs a folder.
+    """
+
+
+class VectorsChangedError(BuildError):
+    """The vectors differ from those that the build started with."""
+
+
+class EngineError(BuildError):
+    """The Dask cluster cannot do the work: the scheduler or workers are missing, or cannot access the files.
+
+    See Also
+    --------
+    build_graph : raises it, with ``engine="dask"``.
+
+    Examples
+    --------
+    >>> from asbc.outofcore import BuildError, EngineError
+    >>> issubclass(EngineError, BuildError)
+    True
+    """
+
+
+# Settings
+
+
+def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
+    """Return the part of the plan that does not depend on the vectors."""
     builder.check_parameters()
     block = whole_number(block, "block", 1)
-    seed = seed_number(builder.random_state, "random_state")  # drawn anew for each block, they would not agree
-    # A trial on a few points refuses what cannot work now, rather than after hours of search.
+    seed = seed_number(builder.random_state, "random_state")  # one number, so that all blocks draw the same way
+    _try_settings(builder, seed)
     settings = builder.get_params(deep=False)
-    small = parameters_of_trial(builder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyRowWarning)  # which says nothing about the vectors
-        GraphBuilder(**settings | small | {"search": "exact", "search_options": None}).fit(
-            np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8))
-        )
     del settings["bandwidth"], settings["weights"]
-    how = {name: settings.pop(name) for name in ("search", "recall", "search_options")}
     weights = builder.weight_rule()
+    search, recall, options = (settings.pop(name) for name in ("search", "recall", "search_options"))
     return {
         "format": FORMAT,
         "version": __version__,
         "builder": {**settings, "random_state": seed},
         "weights": rule_to_json(weights),
         "bandwidth": rule_to_json(builder.bandwidth_rule()) if weights.uses_bandwidth else None,
-        "search": how["search"],
-        "recall": how["recall"],
-        "search_options": dict(how["search_options"] or {}),
+        "search": search,
+        "recall": recall,
+        "search_options": dict(options or {}),
         "block": block,
     }
 
 
-def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
-    """k_cand and k_min for the trial, in which a k above TRIAL_K is replaced by a smaller one."""
-    # A rule that looks at a certain neighbour, such as the k_mle-th, needs at least that many.
+def _try_settings(builder: GraphBuilder, seed: int) -> None:
+    """Compute a few rows of random points, so that settings that cannot work fail now and not after the search."""
+    settings = builder.get_params(deep=False)
+    small = trial_parameters(builder)
+    trial = GraphBuilder(**settings | small | {"search": "exact", "search_options": None})
+    trial.check_parameters()
+    X = np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8))
+    neighbors = search_neighbors(X, small["k_cand"])
+    weights, bandwidth = trial.weight_rule(), None
+    if weights.uses_bandwidth:
+        bandwidth = trial.bandwidth_rule()
+    solve_rows(X, neighbors, dimension=trial.dimension_estimate(), bandwidth=bandwidth, weights=weights, seed=seed)
+
+
+def trial_parameters(builder: GraphBuilder) -> dict[str, int]:
+    """Return k_cand and k_min for the trial, with a k above TRIAL_K reduced."""
+    # A rule that reads one neighbour, such as the k_mle-th, needs at least that many.
     parameters = [*builder.bandwidth_rule().get_params().items(), *builder.weight_rule().get_params().items()]
     ranks = [value for name, value in parameters if name.startswith("k") and isinstance(value, int | np.integer)]
     k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
@@ -71,28 +135,23 @@ def parameters_of_trial(builder: GraphBuilder) -> dict[str, int]:
 
 
 def rule_to_json(rule: Bandwidth | Weights, folder: Path | None = None) -> dict[str, Any]:
-    """A rule as JSON: its name, and its parameters, which may be rules themselves.
+    """Return a rule as ``{"rule": name, "parameters": {...}}``; parameters may be rules themselves.
 
     Parameters
     ----------
     rule : Bandwidth or Weights
-        A rule of asbc, or of a class of one's own that can be imported.
-    folder : Path or None, default=None
+        A rule of asbc, or of an importable class of the user.
+    folder : Path, optional
         Where parameters that are arrays are written; without it they are refused.
-
-    Returns
-    -------
-    dict
-        ``{"rule": name, "parameters": {...}}``.
     """
     kind = type(rule)
-    own = any(getattr(module, kind.__name__, None) is kind for module in (asbc.bandwidth, asbc.weights))
+    known = any(getattr(module, kind.__name__, None) is kind for module in (asbc.bandwidth, asbc.weights))
     content: dict[str, Any] = {}
     for name, value in rule.get_params(deep=False).items():
         if isinstance(value, Bandwidth):
             content[name] = rule_to_json(value, None if folder is None else folder / name)
         elif isinstance(value, np.ndarray) and folder is not None:
-            write_array(folder / f"{name}.npy", value)
+            write_scratch_array(folder / f"{name}.npy", value)
             content[name] = {"array": f"{name}.npy"}
         elif value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
             content[name] = value.item() if isinstance(value, np.generic) else value
@@ -101,11 +160,11 @@ def rule_to_json(rule: Bandwidth | Weights, folder: Path | None = None) -> dict[
                 f"{kind.__name__} has {name}={value!r}, which cannot be written into the plan of a build; "
                 "numbers, strings and other rules can."
             )
-    return {"rule": kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
+    return {"rule": kind.__name__ if known else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
 
 
 def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Any:
-    """The rule that :func:`rule_to_json` has written; `folder` is where it wrote arrays."""
+    """Return the rule that :func:`rule_to_json` wrote; `folder` is where it wrote arrays."""
     parameters = dict(content["parameters"])
     module, _, name = content["rule"].rpartition(":")
     found: Any = importlib.import_module(module) if module else asbc.bandwidth
@@ -120,13 +179,107 @@ def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> An
     return found(**parameters)
 
 
-def converted(plan: Mapping[str, Any]) -> bool:
-    """Whether the vectors must be written again, converted, before kernels can read them from a memory map."""
-    return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
+def write_scratch_array(path: Path, array: NDArray) -> None:
+    """Write an array of scratch, and its checksum next to it."""
+    note_checksum(path, write_array(path, array))
+
+
+def note_checksum(path: Path, checksum: int) -> None:
+    """Write the checksum of a scratch file next to it."""
+    with atomic_file(path.with_name(f"{path.name}.crc32")) as file:
+        file.write(str(checksum).encode())
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Return the plan in a build's folder."""
+    return read_json(folder / "plan.json")
+
+
+def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to resume a build that has another plan; the error names what differs."""
+    stored = read_plan(folder)
+    for key in sorted(stored.keys() | plan.keys()):
+        before, after = stored.get(key), plan.get(key)
+        if before == after:
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):  # name the first setting in it that differs
+            key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
+            before, after = before.get(key), after.get(key)
+        difference = f"{key} was {before!r} and is now {after!r}"
+        if key == "vectors_crc32":
+            difference = "the vectors have changed"
+        raise BuildError(f"{folder}: holds a build with other settings: {difference}. Use another folder or remove it.")
+
+
+def remove_unused_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Remove a different plan if nothing was built with it, for example because its vectors were refused."""
+    path, scratch = folder / "plan.json", folder / "scratch"
+    results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
+    work = scratch.is_dir() and any(entry.name not in ("source.json", "check") for entry in scratch.iterdir())
+    if path.is_file() and not results and not work and read_plan(folder) != plan:
+        shutil.rmtree(scratch, ignore_errors=True)
+        path.unlink()
+
+
+# Vectors
+
+
+def is_url(source: str | os.PathLike) -> bool:
+    return "://" in os.fspath(source)
+
+
+def local_copy(source: str, folder: Path) -> Path:
+    """Return `source` as a local path; a URL is copied into the build's folder once."""
+    if not is_url(source):
+        return Path(source)
+    with needed("reading from a URL", "scale"):
+        import fsspec
+    copy, origin = folder / "source" / "vectors.npy", folder / "source" / "origin.json"
+    if copy.is_file() and origin.is_file():
+        url = read_json(origin).get("url")
+        if url != source:
+            raise BuildError(f"{folder}: holds a copy of {url!r}, not of {source!r}. Use another folder or remove it.")
+        return copy
+    remove_temporary_files(copy.parent)
+    arrived = folder / "source" / "arrived.npy"  # renamed once it is known to be complete
+    try:
+        with fsspec.open(source, "rb") as remote, atomic_file(arrived) as file:
+            shutil.copyfileobj(remote, file, 2**24)
+        open_array(arrived)
+    except DamagedFileError as error:
+        arrived.unlink(missing_ok=True)
+        reason = str(error).removeprefix(f"{arrived}: ")
+        raise BuildError(f"{source}: {reason} The copy was removed; the same command downloads it again.") from error
+    except Exception as error:  # every file system of fsspec has errors of its own
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            raise
+        raise BuildError(f"{source}: cannot be read ({type(error).__name__}: {error}).") from error
+    copy.unlink(missing_ok=True)
+    write_json(origin, {"url": source})
+    os.replace(arrived, copy)
+    return copy
+
+
+def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the ``.npy`` file of `source`, and the dtype and shape that the embedding store lists for it, if any."""
+    if source.suffix == ".npz":
+        raise ValueError(f"{source}: is an .npz archive; save the vectors with numpy.save as an .npy file (n, d).")
+    if not source.is_dir():
+        return source, {}
+    manifest_path = source / "manifest.json"
+    if not manifest_path.is_file():
+        raise FileNotFoundError(f"{source}: a folder without manifest.json is not an entry of the embedding store.")
+    try:
+        with open_regular(manifest_path) as file:
+            manifest = json.loads(file.read())
+        dtype = np.dtype(str(manifest["dtype"]))
+        return source / "vectors.npy", {"dtype": dtype, "shape": tuple(manifest["shape"])}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{manifest_path}: has no dtype and shape ({error}).") from error
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the plan says of the vectors: shape, dtype, and a checksum that shows whether they have changed."""
+    """Return the part of the plan that describes the vectors: shape, dtype, and a checksum of some rows."""
     if vectors.ndim != 2:
         raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
     if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
@@ -149,46 +302,21 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
     }
 
 
-def forget_plan_of_nothing(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Remove another plan of which nothing was built yet, such as that of vectors that were refused and then mended."""
-    path, scratch = folder / "plan.json", folder / "scratch"
-    results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
-    work = scratch.is_dir() and any(made.name not in ("source.json", "check") for made in scratch.iterdir())
-    if path.is_file() and not results and not work and read_json(path) != plan:
-        shutil.rmtree(scratch, ignore_errors=True)
-        path.unlink()
-
-
-def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Refuse to go on with a build whose plan is another one; the error names what differs."""
-    stored = read_json(folder / "plan.json")
-    for key in sorted(stored.keys() | plan.keys()):
-        before, after = stored.get(key), plan.get(key)
-        if before != after:
-            if isinstance(before, dict) and isinstance(after, dict):  # name the first setting in it that differs
-                key = next(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
-                before, after = before.get(key), after.get(key)
-            what = "the vectors have changed" if key == "vectors_crc32" else f"{key} was {before!r}"
-            now = "" if key == "vectors_crc32" else f" and is now {after!r}"
-            raise BuildError(
-                f"{folder}: holds a build with other settings: {what}{now}. Give this one another folder, or remove it."
-            )
+def needs_conversion(plan: Mapping[str, Any]) -> bool:
+    """Return whether the vectors must be converted before kernels can read them from a memory map."""
+    return plan["builder"]["metric"] == "cosine" or plan["fortran"] or plan["dtype"] not in ("float32", "float64")
 
 
 def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Refuse to begin where the disk is too small for the scratch files and the result."""
+    """Refuse to start if the disk is too small for the scratch files and the result."""
     n, d, k = plan["n"], plan["d"], plan["k"]
-    copies = (plan["search"] in ("auto", "ivf")) + converted(plan)
+    copies = (plan["search"] in ("auto", "ivf")) + needs_conversion(plan)
     options = check_search(plan["search"], n, plan["search_options"])
-    index = {
-        "ivf": 2 * 4 * options.get("n_probe", USUAL_PROBES),
-        "auto": 2 * 4 * options.get("n_probe", USUAL_PROBES),
-        "hnsw": 4 * d + 8 * options.get("links", 0),
-        "nn_descent": 4 * k,
-    }
-    needed = n * (4 * d * copies + index.get(plan["search"], 0) + 2 * 20 * k)
+    lists = 2 * 4 * options.get("n_probe", ASSUMED_PROBES)
+    index = {"ivf": lists, "auto": lists, "hnsw": 4 * d + 8 * options.get("links", 0), "nn_descent": 4 * k}
+    required = n * (4 * d * copies + index.get(plan["search"], 0) + 2 * 20 * k)
     free = shutil.disk_usage(folder).free
-    if free < needed:
+    if free < required:
         raise BuildError(
-            f"{folder}: the build needs at least {needed / 1e9:.1f} GB of disk, and {free / 1e9:.1f} GB are free."
+            f"{folder}: the build needs at least {required / 1e9:.1f} GB of disk, but only {free / 1e9:.1f} GB is free."
         )

@@ -1,55 +1,263 @@
-"""What one block of a build does, stage by stage: it reads memory maps and earlier parts, and makes its own part.
+"""The work of one block in each stage of a build, and where its files are.
 
-Nothing here depends on the engine, on other blocks of the same stage, or on what ran before. The stages are, in order:
+A block reads memory maps and the parts of earlier stages, and writes its own part. It depends on nothing else: not on
+the engine, not on other blocks of the same stage. The stages are, in order:
 
-- ``check``: are the vectors finite?
+- ``check``: reject NaN and infinity, and store a checksum of the vectors.
 - ``assign`` and ``lists`` (only with search "ivf"): find the list of each row, and write the lists.
 - ``neighbors``: find the neighbours of each node.
-- ``survey-0``, ``survey-1``, ...: what a rule that needs all nodes asks of each block, as often as it asks.
+- ``survey-0``, ``survey-1``, ...: compute what a rule that needs all nodes asks of each block.
 - ``rows``: dimension, bandwidth and weights of each node.
 - ``transpose`` (only for symmetric graphs): sort the edges by the node that they end in.
-- ``graph``: put the two directions of the edges together.
+- ``graph``: combine the two directions of each edge.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import zipfile
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from asbc.bandwidth import Bandwidth
+from asbc.dimension import Dimension
 from asbc.graph import to_graph
-from asbc.neighbors.lists import nearest_lists, residuals
+from asbc.neighbors.external import HNSW, CandidateTable
+from asbc.neighbors.lists import InvertedLists, nearest_lists, residuals
 from asbc.neighbors.search import find_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.arrays import GraphFileError, read_part, write_array, write_part
-from asbc.outofcore.errors import VectorsChangedError
-from asbc.outofcore.folder import BuildFolder, open_part, opened
+from asbc.outofcore.plan import VectorsChangedError, needs_conversion, read_plan, rule_from_json, write_scratch_array
 from asbc.rows import solve_rows, survey_rows
-from asbc.weights import count_empty, normalize_weights, sharpen
+from asbc.storage import DamagedFileError, atomic_file, file_checksum, open_array, read_json
+from asbc.validation import Floats
+from asbc.weights import Weights, count_empty, normalize_weights, sharpen
 
-# An edge of the directed graph, sorted by column so that it can be found by the node that it ends in.
+# An edge of the directed graph. Sorted by column, edges can be found by the node that they end in.
 EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
+REMOVE = "Remove it and run the same command again to recompute it."
+
+
+class BuildFolder:
+    """Folder of a build in progress: the plan, the memory maps, and the part of each stage and block.
+
+    Parameters
+    ----------
+    folder : Path
+        The build's folder, in which ``plan.json`` is written.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self.converted = self.scratch / "vectors.npy"
+        self.plan = read_plan(folder)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether there is a bandwidth; uniform weights have none."""
+        return self.plan["bandwidth"] is not None
+
+    def part(self, stage: str, block: int) -> Path:
+        """Path of the file that a block of a stage writes."""
+        return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
+
+    def parts(self, stage: str) -> list[Path]:
+        return [self.part(stage, block) for block in range(self.count(stage))]
+
+    def count(self, stage: str) -> int:
+        """Number of blocks of a stage: groups of lists for ``lists``, blocks of nodes for all others."""
+        if stage == "lists":
+            return len(self.array("first_lists")) - 1
+        return -(-self.plan["n"] // self.plan["block"])
+
+    def nodes(self, block: int) -> tuple[int, int]:
+        """The first node of a block, and the node after its last."""
+        start = block * self.plan["block"]
+        return start, min(start + self.plan["block"], self.plan["n"])
+
+    def array(self, name: str) -> NDArray:
+        """Memory map of an array that belongs to no block."""
+        return open_scratch(self.scratch / f"{name}.npy")
+
+    def open_source(self) -> NDArray:
+        """Return a new memory map of the vectors as given (n, d).
+
+        Pages of a map count as memory of the process while it is open, so a single pass opens its own.
+        """
+        path = Path(read_json(self.scratch / "source.json")["path"])
+        return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
+
+    @functools.cached_property
+    def X(self) -> Floats:
+        """The vectors as kernels read them (n, d): float32 or float64, of unit length if the metric is cosine."""
+        return open_array(self.converted) if needs_conversion(self.plan) else self.open_source()
+
+    @functools.cached_property
+    def center(self) -> float:
+        """The median bandwidth, known after the stage ``rows``."""
+        return float(np.median(self.array("filled")))
+
+    @functools.cached_property
+    def search(self) -> dict[str, Any]:
+        """The kind of search, its options, and the recall that they were chosen for."""
+        return _read_scratch_json(self.scratch / "search.json")
+
+    @functools.cached_property
+    def rule(self) -> Bandwidth:
+        """The bandwidth rule, resolved to a local one."""
+        return self.rule_after(int(_read_scratch_json(self.scratch / "rule.json")["surveys"]))
+
+    def rule_after(self, surveys: int) -> Bandwidth:
+        """The bandwidth rule after a number of surveys; 0 returns the rule of the plan."""
+        if surveys == 0:
+            return rule_from_json(self.plan["bandwidth"])
+        folder = self.scratch / f"rule-{surveys}"
+        return rule_from_json(_read_scratch_json(folder / "rule.json"), folder)
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """The rule of the weights."""
+        return rule_from_json(self.plan["weights"])
+
+    @functools.cached_property
+    def dimension(self) -> Dimension:
+        """The estimator of dimension, resolved to a local one."""
+        settings = self.plan["builder"]
+        estimate = Dimension(settings["dimension"], n_rep=settings["n_rep"], k=min(10, self.plan["k"]))
+        return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
+
+    def neighbors(self, block: int) -> Neighbors:
+        """The neighbours that were found for a block."""
+        indices, distances = read_part(self.part("neighbors", block), "indices", "distances")
+        return Neighbors(indices, distances, first=self.nodes(block)[0])
+
+    @functools.cached_property
+    def index(self):
+        """The index that proposes candidates; None for exact search."""
+        search, options = self.search["search"], self.search["options"]
+        if search == "ivf":
+            names = ("centroids", "starts", "members", "first_lists")
+            lists = [open_scratch(path) for path in self.parts("lists")]
+            return InvertedLists(*map(self.array, names), lists, self.array("probes"))
+        if search == "hnsw":
+            path = self.scratch / "index.faiss"
+            try:
+                return HNSW.open(path, options["ef_search"])
+            except RuntimeError as error:
+                raise DamagedFileError(f"{path}: damaged ({error}). {REMOVE}") from error
+        return CandidateTable(self.array("candidates")) if search == "nn_descent" else None
+
+    def close(self) -> None:
+        """Drop the memory maps, so that Windows lets their files be removed."""
+        for name in ("X", "center", "search", "rule", "weights", "dimension", "index"):
+            self.__dict__.pop(name, None)
+
+
+def open_folder(folder: str) -> BuildFolder:
+    """Return a build's folder, with its maps and its index kept open from block to block.
+
+    Every start of a build writes ``source.json`` again. A Dask worker that outlives one start and serves the next
+    notices its new time, and opens the folder again.
+    """
+    return _open_folder(folder, os.stat(os.path.join(folder, "scratch", "source.json")).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _open_folder(folder: str, time_written: int) -> BuildFolder:
+    return BuildFolder(Path(folder))
+
+
+def close_folder() -> None:
+    """Close the folder that :func:`open_folder` keeps open in this process."""
+    _open_folder.cache_clear()
+
+
+# Scratch files
+
+
+def open_scratch(path: Path, dtype: Any = None) -> NDArray:
+    """Open a scratch array as a memory map."""
+    try:
+        return open_array(path, dtype)
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error} {REMOVE}") from error
+
+
+def _read_scratch_json(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error} {REMOVE}") from error
+
+
+def check_scratch(scratch: Path) -> None:
+    """Compare the scratch arrays of an earlier start with their checksums; the error says what to remove."""
+    for note in sorted(scratch.rglob("*.crc32")):
+        path = note.with_name(note.name.removesuffix(".crc32"))
+        text = note.read_bytes()
+        if path.is_file() and (not text.isdigit() or file_checksum(path) != int(text)):
+            place = path.relative_to(scratch).parts[0]
+            # The arrays of a rule are written together with the file that names them.
+            target = scratch / place if place.startswith("rule-") else "it"
+            raise DamagedFileError(
+                f"{path}: damaged (its checksum differs). Remove {target} and run the same command again to "
+                "recompute it."
+            )
+
+
+def _write_part(path: Path, arrays: Mapping[str, NDArray]) -> None:
+    """Write named arrays to one file. The archive has a checksum of each."""
+    with atomic_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_part(path: Path, *names: str) -> list[NDArray]:
+    """Return some arrays of a part, compared with their checksums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [_read_member(archive, name) for name in names]
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged archive makes zipfile and NumPy raise almost anything
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, zipfile.BadZipFile):
+            raise
+        raise DamagedFileError(f"{path}: damaged ({error}). {REMOVE}") from error
+
+
+def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray:
+    with archive.open(f"{name}.npy") as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read(1):  # zipfile compares the checksum only at the end of the member
+            raise ValueError(f"{name} has bytes after its end")
+    return array
+
+
+# Stages
 
 
 def run_block(folder: str, stage: str, block: int) -> None:
-    """Do one block of a stage and write its part, unless the part is there already. Engines call this."""
-    job = opened(folder)
+    """Run one block of a stage and write its part, unless the part exists. Engines call this."""
+    job = open_folder(folder)
     path = job.part(stage, block)
     if path.is_file():
         return
     name, _, surveys = stage.partition("-")
-    made = _survey(job, block, int(surveys)) if name == "survey" else _STAGES[stage](job, block)
-    if isinstance(made, dict):
-        write_part(path, made)
+    result = _survey(job, block, int(surveys)) if name == "survey" else _STAGES[stage](job, block)
+    if isinstance(result, dict):
+        _write_part(path, result)
     else:
-        write_array(path, made)
+        write_scratch_array(path, result)
 
 
 def _check(job: BuildFolder, block: int):
-    """Refuse vectors that cannot be worked with, and keep a checksum of the others."""
     start, stop = job.nodes(block)
     vectors = job.open_source()[start:stop]
     finite = np.isfinite(vectors).all(axis=1)
@@ -67,19 +275,19 @@ def _checksum(vectors: NDArray) -> int:
 
 
 def compare_block(folder: str, stage: str, block: int) -> None:
-    """Refuse vectors that have changed since they were checked: old and new must not meet in one graph."""
-    job = opened(folder)
+    """Raise an error if a block's vectors have changed since they were checked."""
+    job = open_folder(folder)
     start, stop = job.nodes(block)
-    # Opened afresh: another file may have their name by now, while earlier maps still show the one before.
+    # A new map: another file may have the name by now, while earlier maps still show the previous one.
     if int(read_part(job.part(stage, block), "crc32")[0]) != _checksum(job.open_source()[start:stop]):
         raise VectorsChangedError(
             f"{folder}: the vectors have changed since this build began, somewhere in rows {start} to {stop - 1}. "
-            "Give the new ones another folder, or remove this one."
+            "Use another folder for the new ones, or remove this one."
         )
 
 
 def _assign(job: BuildFolder, block: int):
-    """The lists that each row will look at, nearest first."""
+    """The lists that each row probes, nearest first."""
     start, stop = job.nodes(block)
     n_probe = job.search["options"]["n_probe"]
     return {"probes": nearest_lists(job.array("centroids"), job.X[start:stop], n_probe)}
@@ -93,26 +301,25 @@ def _lists(job: BuildFolder, block: int):
 
 
 def _neighbors(job: BuildFolder, block: int):
-    """The neighbours of each node."""
     rows = np.arange(*job.nodes(block))
     indices, distances, repaired = find_rows(job.X, rows, job.index, job.plan["k"])
     return {"indices": indices, "distances": distances, "repaired": np.array(repaired)}
 
 
 def _survey(job: BuildFolder, block: int, surveys: int):
-    """What the rule, after that number of earlier surveys, still needs to know of a block."""
+    """What the rule asks of a block after a number of earlier surveys."""
     neighbors = job.neighbors(block)
     rule = job.rule_after(surveys)
     if not rule.uses_dimension:
         return survey_rows(job.X, neighbors, rule, None)
-    dimension = _dimension_of(job, block, neighbors)
+    dimension = _dimension(job, block, neighbors)
     return {**survey_rows(job.X, neighbors, rule, dimension), "dimension_of_nodes": dimension}
 
 
-def _dimension_of(job: BuildFolder, block: int, neighbors: Neighbors) -> NDArray[np.float64]:
-    """The dimension of a block's nodes: from the first survey that needed it, or worked out now."""
+def _dimension(job: BuildFolder, block: int, neighbors: Neighbors) -> NDArray[np.float64]:
+    """Dimension of a block's nodes: from the first survey that needed it, or computed now."""
     for path in sorted(job.scratch.glob(f"survey-*/{block:06d}.npz")):
-        with suppress(GraphFileError):
+        with suppress(DamagedFileError):
             return read_part(path, "dimension_of_nodes")[0]
     seed = job.plan["builder"]["random_state"]
     found = solve_rows(job.X, neighbors, dimension=job.dimension, seed=seed).dimension
@@ -121,7 +328,6 @@ def _dimension_of(job: BuildFolder, block: int, neighbors: Neighbors) -> NDArray
 
 
 def _rows(job: BuildFolder, block: int):
-    """Dimension, bandwidth and weights of each node."""
     neighbors = job.neighbors(block)
     settings = job.plan["builder"]
     if not job.weighted:
@@ -130,20 +336,16 @@ def _rows(job: BuildFolder, block: int):
     rows = solve_rows(
         job.X,
         neighbors,
-        dimension=_dimension_of(job, block, neighbors) if surveyed else job.dimension,
+        dimension=_dimension(job, block, neighbors) if surveyed else job.dimension,
         bandwidth=job.rule,
         weights=job.weights,
         seed=settings["random_state"],
         report=True,
     )
     assert rows.choice is not None and rows.weights is not None and rows.dimension is not None
-    return {
-        "sigma": rows.choice.sigma,
+    names = ("sigma", "effective_rank", "slope", "objective", "at_edge")
+    return {name: getattr(rows.choice, name) for name in names} | {
         "constant": rows.constant,
-        "effective_rank": rows.choice.effective_rank,
-        "slope": rows.choice.slope,
-        "objective": rows.choice.objective,
-        "at_edge": rows.choice.at_edge,
         "dimension": rows.dimension,
         "weights": rows.weights,
         "empty": np.array(count_empty(rows.weights)),
@@ -158,15 +360,11 @@ def _directed(job: BuildFolder, block: int) -> tuple[NDArray[np.float64], sparse
     if job.plan["builder"]["sharpen"] and job.weighted:
         weights = sharpen(weights, np.array(job.array("filled")[start:stop]), center=job.center)
     graph = to_graph(neighbors, weights, symmetrize=None, n_columns=job.plan["n"])
-    weights = normalize_weights(weights)
-    return weights, graph
+    return normalize_weights(weights), graph
 
 
 def _transpose(job: BuildFolder, block: int):
-    """The edges that start in this block, sorted by the node that they end in.
-
-    A block of the stage ``graph`` then finds those that end in its own nodes side by side.
-    """
+    """The edges that start in this block, sorted by the node that they end in."""
     start, _ = job.nodes(block)
     edges = _directed(job, block)[1].tocoo()
     order = np.lexsort((edges.row, edges.col))
@@ -183,7 +381,7 @@ def _graph(job: BuildFolder, block: int):
     if symmetrize:
         found = []
         for path in job.parts("transpose"):
-            edges = open_part(path, EDGE)
+            edges = open_scratch(path, EDGE)
             first, last = np.searchsorted(edges["column"], [start, stop])
             found.append(np.array(edges[first:last]))
         back = np.concatenate(found)

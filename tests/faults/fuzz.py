@@ -22,7 +22,7 @@ from asbc.learn.labels import encode_labels, encode_partial, reveal
 from asbc.learn.propagation import propagate, propagation_hits, transition
 from asbc.learn.vote import graph_vote, loo_accuracy, loo_hits, loo_predict
 from asbc.neighbors.types import with_pairs
-from asbc.outofcore.errors import BuildError
+from asbc.outofcore import BuildError
 
 # What a function may answer to a wrong argument. A path that leads nowhere is FileNotFoundError, as everywhere.
 OURS = (TypeError, ValueError, BuildError, MissingExtraError, FileNotFoundError)

@@ -12,7 +12,7 @@ from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.clustering import cluster
 from asbc.learn.labels import reveal
 from asbc.learn.spread import global_rank
-from asbc.outofcore.storage import read_graph_manifest
+from asbc.outofcore.folder import read_graph_manifest
 from asbc.runs.sealed import ResultsError, read_note
 
 X = np.random.default_rng(0).normal(size=(40, 4))

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from asbc.outofcore.engine import open_engine
-from asbc.outofcore.errors import EngineError
+from asbc.outofcore import EngineError
+from asbc.outofcore.engines import open_dask
 from tests.commands import ROOT
 
 CODE = """
@@ -59,6 +59,6 @@ def test_a_dask_worker_that_dies_while_its_cluster_starts(tmp_path, monkeypatch)
     (tmp_path / "plan.json").write_text("{}")
     with (
         pytest.raises(EngineError, match="the Dask cluster did not start: a worker ended before it was ready"),
-        open_engine("dask", str(tmp_path), workers=1),
+        open_dask(str(tmp_path), workers=1),
     ):
         raise AssertionError("it has no worker to give work to")

@@ -17,8 +17,8 @@ import asbc
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
 from asbc.learn.vote import graph_vote, loo_predict
-from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.driver import build_graph
+from asbc.storage import DamagedFileError
 
 CLASSIFIERS = [asbc.GraphClassifier(), asbc.GraphClassifier(calibrate=True), asbc.NeighborVote()]
 UNAVOIDABLE = {
@@ -142,7 +142,7 @@ def test_a_graph_from_disk_or_in_memory(digits, shown, tmp_path):
             model.fit(tmp_path / "built", labels)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "plan.json").write_text("{}")
-    with pytest.raises(GraphFileError, match="not finished"):
+    with pytest.raises(DamagedFileError, match="not finished"):
         asbc.GraphClassifier(graph=tmp_path / "other").fit(None, labels)
 
 

@@ -17,8 +17,8 @@ from asbc.kernels.vote import class_weights
 from asbc.learn import source as source_module
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.vote import loo_predict
-from asbc.outofcore.arrays import GraphFileError
 from asbc.outofcore.driver import build_graph
+from asbc.storage import DamagedFileError
 from tests.faults.flips import flip
 
 
@@ -193,7 +193,7 @@ def test_bad_sources(digits, fitted, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no manifest\.json"):
         asbc.find_label_issues(tmp_path, y)
     (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(GraphFileError, match="the build is not finished"):
+    with pytest.raises(DamagedFileError, match="the build is not finished"):
         asbc.find_label_issues(tmp_path, y)
 
 

@@ -34,7 +34,7 @@ def files_of(folder):
 def without_block(files):
     """The same without the size of a block, and without the manifest's own checksum, which counts it too."""
     manifest = json.loads(files["manifest.json"])
-    del manifest["block"], manifest["check"]
+    del manifest["block"], manifest["crc32"]
     return {**files, "manifest.json": manifest}
 
 

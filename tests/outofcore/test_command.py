@@ -30,16 +30,16 @@ def test_command_line_errors(path, tmp_path, capsys):
     assert "no such file" in capsys.readouterr().err
     np.savez(tmp_path / "x.npz", np.load(path))
     assert main([str(tmp_path / "x.npz"), str(tmp_path / "g")]) == 1
-    assert "an .npz archive; an .npy file (n, d) is wanted" in capsys.readouterr().err
+    assert "is an .npz archive; save the vectors with numpy.save" in capsys.readouterr().err
     assert main([str(path), str(tmp_path / "h"), "--bandwidth", "wide"]) == 1
     assert "--bandwidth must be 'density', 'dimension_matching', 'fixed', " in capsys.readouterr().err
     assert main([str(path), str(tmp_path / "h"), "--ef-search", "9"]) == 1
     assert "search='auto' has no option 'ef_search'" in capsys.readouterr().err
 
 
-def test_ctrl_c_says_how_to_go_on(path, tmp_path, reference):
+def test_ctrl_c_says_how_to_resume(path, tmp_path, reference):
     stopped = Started(path, tmp_path / "g", *ARGUMENTS, hold="assign/000002.npz").wait_until_held()
     stopped.send_signal(signal.SIGINT)
-    assert stopped.wait() == 130 and "goes on from the last finished block" in stopped.read()[1]
+    assert stopped.wait() == 130 and "the same command resumes the build" in stopped.read()[1]
     assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
     assert files_of(tmp_path / "g") == reference

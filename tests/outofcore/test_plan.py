@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.outofcore.errors import BuildError
+from asbc.outofcore import BuildError
 from tests.outofcore.small import N, build, build_until
 
 
 def test_too_little_disk_is_known_before_work_starts(path, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BuildError, match=r"needs at least \d+\.\d GB of disk, and 0\.0 GB are free"):
+    with pytest.raises(BuildError, match=r"needs at least \d+\.\d GB of disk, but only 0\.0 GB is free"):
         build(path, tmp_path / "g")
 
 

@@ -1,6 +1,7 @@
 """Graphs on disk: what comes back is what was written, and files that are not whole are told apart."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,10 +9,8 @@ from scipy import sparse
 
 import asbc
 from asbc.export import to_edge_list, to_networkx, to_pyg, write_npz, write_parquet
-from asbc.files import whole_file
-from asbc.outofcore import arrays as graphfile
-from asbc.outofcore.arrays import write_json
-from asbc.outofcore.driver import build_graph
+from asbc.outofcore import build_graph, stages
+from asbc.storage import DamagedFileError, write_json
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +64,13 @@ def test_nodes_and_rows(X, built):
 def test_a_file_that_ends_early(built, name):
     path = built / name
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(graphfile.GraphFileError, match=r"ends early, [\d,]+ bytes of [\d,]+"):
+    with pytest.raises(DamagedFileError, match=r"has [\d,]+ bytes, expected [\d,]+"):
         asbc.load_graph(built)
 
 
 def test_an_empty_file_and_one_of_another_kind(built):
     (built / "graph/data.npy").write_bytes(b"")
-    with pytest.raises(graphfile.GraphFileError, match="not a readable"):
+    with pytest.raises(DamagedFileError, match="not a readable"):
         asbc.load_graph(built)
     (built / "graph/data.npy").unlink()
     with pytest.raises(FileNotFoundError, match=r"data\.npy: no such file"):
@@ -81,10 +80,10 @@ def test_an_empty_file_and_one_of_another_kind(built):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dtype": "<f4"}, "dtype float64, where float32 is expected"),
-        ({"shape": [7]}, r"shape \(\d+,\), where \(7,\) is expected"),
-        ({"bytes": 7}, r"data\.npy: [\d,]+ bytes, where the manifest says 7"),
-        ({"bytes": None}, r"manifest\.json: damaged \(the bytes of graph/data\.npy are None"),
+        ({"dtype": "<f4"}, "has dtype float64, expected float32"),
+        ({"shape": [7]}, r"has shape \(\d+,\), expected \(7,\)"),
+        ({"bytes": 7}, r"data\.npy: has [\d,]+ bytes, but the manifest lists 7"),
+        ({"bytes": None}, r"manifest\.json: damaged \(bytes of graph/data\.npy is None"),
         ({"dtype": "foo"}, r"manifest\.json: damaged \(the dtype of graph/data\.npy is 'foo'"),
         ({"dtype": None}, r"the dtype of graph/data\.npy is None"),
         ({"dtype": [1]}, r"the dtype of graph/data\.npy is \[1\]"),
@@ -96,7 +95,7 @@ def test_a_manifest_that_says_otherwise(built, change, message):
     manifest = json.loads((built / "manifest.json").read_text())
     manifest["files"]["graph/data.npy"].update(change)
     write_json(built / "manifest.json", manifest)
-    with pytest.raises(graphfile.GraphFileError, match=message):
+    with pytest.raises(DamagedFileError, match=message):
         asbc.load_graph(built)
 
 
@@ -106,72 +105,48 @@ def test_a_manifest_that_says_otherwise(built, change, message):
         ({"n": "x"}, "'n' must be a whole number of at least 1; got 'x'"),
         ({"n": None}, "'n' must be a whole number"),
         ({"files": []}, "'files' must be an object of names"),
-        ({"files": {"graph/data.npy": 5}}, r"of graph/data\.npy it says 5"),
+        ({"files": {"graph/data.npy": 5}}, r"the entry of graph/data\.npy is 5"),
         ({"files": {}}, r"does not list graph/indptr\.npy"),
     ],
 )
 def test_a_manifest_of_other_kinds_of_values(built, change, message):
     write_json(built / "manifest.json", json.loads((built / "manifest.json").read_text()) | change)
-    with pytest.raises(graphfile.GraphFileError, match=rf"manifest\.json: .*{message}"):
+    with pytest.raises(DamagedFileError, match=rf"manifest\.json: .*{message}"):
         asbc.load_graph(built)
 
 
 def test_a_file_that_goes_on_after_its_end(built):
     with open(built / "graph/data.npy", "ab") as file:
         file.write(b"12345678")
-    with pytest.raises(graphfile.GraphFileError, match=r"data\.npy: goes on after its end"):
+    with pytest.raises(DamagedFileError, match=r"data\.npy: has [\d,]+ bytes, expected"):
         asbc.load_graph(built)
 
 
 def test_a_damaged_manifest_and_other_folders(built, tmp_path):
     text = (built / "manifest.json").read_text()
     (built / "manifest.json").write_text(text[: len(text) // 2])
-    with pytest.raises(graphfile.GraphFileError, match="damaged"):
+    with pytest.raises(DamagedFileError, match="damaged"):
         asbc.load_graph(built)
     (built / "manifest.json").write_text(text.replace('"format": 1', '"format": 99'))
-    with pytest.raises(graphfile.GraphFileError, match=r"manifest\.json: damaged \(its checksum differs"):
+    with pytest.raises(DamagedFileError, match=r"manifest\.json: damaged \(its checksum differs"):
         asbc.load_graph(built)
     write_json(built / "manifest.json", json.loads(text) | {"format": 99})
-    with pytest.raises(graphfile.GraphFileError, match="format 99; this version of asbc reads 1"):
+    with pytest.raises(DamagedFileError, match="format 99; this version of asbc reads 1"):
         asbc.load_graph(built)
     (built / "manifest.json").unlink()
-    with pytest.raises(graphfile.GraphFileError, match="not finished"):
+    with pytest.raises(DamagedFileError, match="not finished"):
         asbc.load_graph(built)
     with pytest.raises(FileNotFoundError, match="not a folder that asbc-build wrote"):
         asbc.load_graph(tmp_path)
 
 
-def test_object_arrays_are_refused(tmp_path):
-    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(graphfile.GraphFileError, match="Python objects"):
-        graphfile.open_array(tmp_path / "o.npy")
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path):
-    path = tmp_path / "a.npy"
-    graphfile.write_array(path, np.arange(3), noted=False)
-    with pytest.raises(RuntimeError), whole_file(path) as file:
-        file.write(b"half")
-        raise RuntimeError
-    assert (np.load(path) == np.arange(3)).all()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
-
-
-def test_joined_pieces_must_add_up(tmp_path):
-    graphfile.write_joined(tmp_path / "j.npy", np.int32, (5, 2), [np.ones((2, 2)), np.zeros((3, 2))])
-    assert (np.load(tmp_path / "j.npy") == np.repeat([[1, 1], [0, 0]], [2, 3], axis=0)).all()
-    with pytest.raises(graphfile.GraphFileError, match="2 rows came, where 5 are expected"):
-        graphfile.write_joined(tmp_path / "k.npy", np.int32, (5, 2), [np.ones((2, 2))])
-    assert not (tmp_path / "k.npy").exists()
-
-
 def test_a_damaged_part(tmp_path):
-    graphfile.write_part(tmp_path / "p.npz", {"a": np.arange(1000)})
+    stages._write_part(tmp_path / "p.npz", {"a": np.arange(1000)})
     data = bytearray((tmp_path / "p.npz").read_bytes())
     data[500] ^= 1
     (tmp_path / "p.npz").write_bytes(data)
-    with pytest.raises(graphfile.GraphFileError, match="damaged"):
-        graphfile.read_part(tmp_path / "p.npz", "a")
+    with pytest.raises(DamagedFileError, match="damaged"):
+        stages.read_part(tmp_path / "p.npz", "a")
 
 
 # --- exporters ---
@@ -230,3 +205,39 @@ def test_parquet_and_npz(built, tmp_path, monkeypatch):
 def test_only_sparse_matrices_are_exported():
     with pytest.raises(TypeError, match="graph must be a scipy sparse matrix"):
         to_edge_list(np.eye(3))
+
+
+# --- folders of strangers ---
+
+
+def rename_in_manifest(built, old, new):
+    manifest = json.loads((built / "manifest.json").read_text())
+    manifest["files"] = {new if name == old else name: entry for name, entry in manifest["files"].items()}
+    write_json(built / "manifest.json", manifest)
+
+
+@pytest.mark.parametrize("name", ["nodes/../../secret.npy", "nodes/../nodes/sigma.npy", "nodes/..\\..\\secret.npy"])
+def test_names_that_leave_the_folder_are_refused(built, name):
+    (built / "nodes" / "sigma.npy").rename(built.parent / "secret.npy")
+    rename_in_manifest(built, "nodes/sigma.npy", name)
+    with pytest.raises(DamagedFileError, match="points outside the folder"):
+        asbc.load_nodes(built)
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("name", ["graph", "graph/data.npy", "manifest.json"])
+def test_links_out_of_the_folder_are_refused(built, name, verify):
+    (built / name).rename(built.parent / "elsewhere")
+    (built / name).symlink_to(built.parent / "elsewhere")
+    with pytest.raises(DamagedFileError, match="a link that leads outside the folder"):
+        asbc.load_graph(built, verify=verify)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("name", ["graph/data.npy", "manifest.json"])
+@pytest.mark.timeout(60)
+def test_a_pipe_does_not_block(built, name):
+    (built / name).unlink()
+    os.mkfifo(built / name)
+    with pytest.raises((DamagedFileError, FileNotFoundError), match=r"not a regular file|no manifest|not finished"):
+        asbc.load_graph(built)

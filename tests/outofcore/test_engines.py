@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.outofcore import engine
+from asbc.outofcore import BuildError, EngineError, engines
 from asbc.outofcore.command import main
-from asbc.outofcore.engine import DaskEngine
-from asbc.outofcore.errors import BuildError, EngineError
+from asbc.outofcore.engines import DaskEngine
 from tests.outofcore.small import ARGUMENTS, BUILDERS, DiesOnce, Started, assert_same_as_in_one_piece, build, files_of
 
 dask = pytest.importorskip("dask")
@@ -101,8 +100,8 @@ def test_a_killed_worker_costs_its_blocks_only(path, tmp_path, cluster):
 
 @pytest.fixture
 def little_patience(monkeypatch):
-    assert engine.CONNECT_SECONDS <= 10
-    monkeypatch.setattr(engine, "CONNECT_SECONDS", 1)
+    assert engines.CONNECT_SECONDS <= 10
+    monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
 
 
 def test_an_unreachable_scheduler_is_an_error_in_seconds(path, tmp_path, little_patience):
@@ -134,8 +133,11 @@ def test_a_peer_that_is_not_dask_is_an_error_in_seconds(path, tmp_path, answer, 
         peer.close()
 
 
-def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(tmp_path):
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(tmp_path):
     address = tmp_path / "scheduler.json"
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "plan.json").write_text(json.dumps({"version": asbc.__version__}))
+    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "plan.json")}))
     places = {"scheduler": ["--port", "0", "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
     processes = []
 
@@ -154,7 +156,7 @@ def test_a_scheduler_that_dies_is_an_error_that_says_how_to_go_on(tmp_path):
             done = DaskEngine(client).run(first_one_only, str(tmp_path), "rows", range(3))
             assert next(done) in range(3)
             processes[0].kill()
-            with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command goes on"):
+            with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
                 next(done)
     finally:
         for process in processes:
@@ -177,12 +179,12 @@ def test_a_worker_that_sees_another_folder_is_named(tmp_path):
     plan.write_text(json.dumps({"version": asbc.__version__, "n": 1}))
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(plan)}))
-    stamp = engine._stamp(str(tmp_path))
-    assert engine._sees(str(tmp_path), stamp) is None
+    stamp = engines._stamp(str(tmp_path))
+    assert engines._find_problem(str(tmp_path), stamp) is None
     plan.write_text(json.dumps({"version": asbc.__version__, "n": 2}))
-    assert "sees another folder" in engine._sees(str(tmp_path), stamp)
+    assert "sees another folder" in engines._find_problem(str(tmp_path), stamp)
     (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "none.npy")}))
-    assert "cannot read the vectors" in engine._sees(str(tmp_path), engine._stamp(str(tmp_path)))
+    assert "cannot read the vectors" in engines._find_problem(str(tmp_path), engines._stamp(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_a_worker_that_sees_another_folder_is_named(tmp_path):
     [
         ({"engine": "spark"}, "engine must be 'local' or 'dask'; got 'spark'"),
         ({"engine": "dask", "workers": 0}, "workers must be a whole number of at least 1; got 0"),
-        ({"scheduler": "tcp://1.2.3.4:5"}, "scheduler goes with engine='dask'"),
+        ({"scheduler": "tcp://1.2.3.4:5"}, "scheduler needs engine='dask'"),
         ({"block": 0}, "block must be a whole number of at least 1; got 0"),
     ],
 )

@@ -1,0 +1,262 @@
+"""Run blocks on the workers of a Dask cluster.
+
+An engine has ``run(function, folder, stage, blocks)``, which calls ``function(folder, stage, block)`` for each block
+and yields the blocks as they finish. Calls carry a path and two small values, and return nothing: data stay in files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from asbc.extras import needed
+from asbc.outofcore.plan import EngineError
+from asbc.outofcore.stages import close_folder
+from asbc.storage import file_checksum
+from asbc.validation import whole_number
+from asbc.version import __version__
+
+Work = Callable[[str, str, int], None]
+
+CONNECT_SECONDS = 8  # time that a scheduler may take to answer
+WORKER_SECONDS = 60  # time that a scheduler may be without any worker
+POLL_SECONDS = 0.02
+WATCH_SECONDS = 2  # interval of looking for workers while no block finishes
+_block_lock = threading.Lock()  # held while this worker process runs a block
+
+
+class DaskEngine:
+    """Run blocks as tasks of a Dask cluster, several at a time.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+        A client of the cluster.
+    """
+
+    name = "dask"
+
+    def __init__(self, client):
+        self._client = client
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        """Run the blocks of a stage, and yield each when it is done, in any order."""
+        from concurrent.futures import CancelledError
+
+        from dask.distributed import KilledWorker, as_completed
+        from distributed.comm import CommClosedError
+
+        lost = EngineError(
+            f"the Dask scheduler was lost in stage {stage!r}. Finished blocks are kept: the same command resumes, with "
+            "a running scheduler or with the local engine."
+        )
+        stamp = _stamp(folder)
+        futures = {}
+        try:
+            for block in blocks:
+                # Dask remembers tasks by their key. A unique one keeps it from reusing those of a removed build.
+                key = f"{stage}-{block}-{uuid.uuid4().hex}"
+                future = self._client.submit(_run_on_worker, function, folder, stamp, stage, block, pure=False, key=key)
+                futures[future] = block
+            completed = as_completed(list(futures))
+            last_worker = time.monotonic()
+            while completed.count():
+                finished = completed.next_batch(block=False)
+                for future in finished:
+                    # Dask cancels tasks only if the client has lost its scheduler. Errors of a block keep their type.
+                    if future.status == "cancelled":
+                        raise lost
+                    try:
+                        future.result()
+                    except KilledWorker as error:
+                        raise EngineError(
+                            f"block {futures[future]} of stage {stage!r} ended several workers. Most often they have "
+                            "too little memory: give them more, or make blocks smaller."
+                        ) from error
+                    future.release()
+                    last_worker = time.monotonic()
+                    yield futures[future]
+                if not finished:
+                    last_worker = self._watch(stage, last_worker)
+                    time.sleep(POLL_SECONDS)
+        except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
+            raise lost from error
+        finally:
+            if self._client.status == "running":
+                self._client.cancel([future for future in futures if not future.done()])
+
+    def _watch(self, stage: str, last_worker: float) -> float:
+        """Return when a worker was last seen, and raise an error if that is too long ago."""
+        waited = time.monotonic() - last_worker
+        if waited < WATCH_SECONDS:
+            return last_worker
+        with suppress(OSError, asyncio.TimeoutError):
+            if self._client.nthreads():
+                return time.monotonic()
+        if waited > WORKER_SECONDS:
+            raise EngineError(
+                f"the Dask cluster has had no worker for {waited:.0f} s in stage {stage!r}. Finished blocks are kept: "
+                "the same command resumes, once workers are running or with the local engine."
+            )
+        return last_worker
+
+
+def _run_on_worker(function: Work, folder: str, stamp: int, stage: str, block: int) -> None:
+    """Run one block on as many threads as the worker has; by default libraries would take all cores."""
+    import numba
+    from dask.distributed import get_worker
+
+    worker = get_worker()
+    problem = _find_problem(folder, stamp)  # this worker may have joined after the others were checked
+    if problem:
+        raise _worker_error(worker.address, problem)
+    threads = max(1, min(worker.state.nthreads, numba.get_num_threads()))
+    with _block_lock:  # numba's threads must not be started by two tasks at once
+        numba.set_num_threads(threads)
+        try:
+            import faiss
+        except ImportError:
+            pass
+        else:
+            faiss.omp_set_num_threads(threads)
+        function(folder, stage, block)
+
+
+def _worker_error(address: str, problem: str) -> EngineError:
+    return EngineError(f"Dask worker {address} {problem}. All workers need the same folder, vectors and version.")
+
+
+def _stamp(folder: str) -> int:
+    """Return a checksum of the build's plan, which shows a worker whether it sees the same folder."""
+    return file_checksum(Path(folder, "plan.json"))
+
+
+def _find_problem(folder: str, stamp: int) -> str | None:
+    """Return what keeps this worker from working in `folder`, and None if nothing does."""
+    if not os.path.isfile(os.path.join(folder, "plan.json")):
+        return f"does not see {folder}"
+    if _stamp(folder) != stamp:
+        return f"sees another folder as {folder}: its plan.json differs"
+    if not os.access(folder, os.W_OK):
+        return f"cannot write to {folder}"
+    with open(os.path.join(folder, "plan.json")) as file:
+        if json.load(file)["version"] != __version__:
+            return f"has another version of asbc, {__version__}"
+    try:
+        with open(os.path.join(folder, "scratch", "source.json")) as file:
+            vectors = json.load(file)["path"]
+    except FileNotFoundError:
+        return f"does not see the scratch files in {folder}"
+    if not os.access(vectors, os.R_OK):
+        return f"cannot read the vectors, {vectors}"
+    return None
+
+
+@contextmanager
+def open_dask(folder: str, *, scheduler: str | None = None, workers: int = 2) -> Iterator[DaskEngine]:
+    """Connect to a Dask cluster, or start one, for the duration of the block.
+
+    Parameters
+    ----------
+    folder : str
+        The build's folder. All workers must see it.
+    scheduler : str, optional
+        Address of a running scheduler, or the file that it wrote. None starts a cluster on this machine.
+    workers : int, default=2
+        Processes of a cluster that is started here, one thread each.
+    """
+    workers = whole_number(workers, "workers", 1)
+    with needed("engine='dask'", "scale"):
+        from distributed import Client, LocalCluster
+    if scheduler is None:
+        # No memory limit: Dask would count the pages of memory maps, which the system can reclaim, and end workers.
+        try:
+            cluster = LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+            )
+        except Exception as error:  # a worker that ends while it starts shows in many ways
+            reason = str(error.__cause__ or error) or type(error).__name__
+            raise EngineError(
+                f"the Dask cluster did not start: a worker ended before it was ready ({reason}). Start again, or "
+                "use the local engine."
+            ) from error
+        with cluster, Client(cluster) as client:
+            _check_workers(client, folder)
+            yield DaskEngine(client)
+        return
+    client = _connect(scheduler)
+    try:
+        _check_workers(client, folder)
+        yield DaskEngine(client)
+    finally:
+        if client.status == "running":
+            with suppress(Exception):  # only so that Windows lets their memory maps be removed
+                client.run(close_folder)
+        loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
+        levels = [logger.level for logger in loggers]
+        if client.status != "running":  # the client would log a traceback when it is closed without a scheduler
+            for logger in loggers:
+                logger.setLevel(logging.CRITICAL)
+        client.close(timeout=CONNECT_SECONDS)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _connect(scheduler: str):
+    from distributed import Client
+
+    try:
+        address = scheduler
+        if os.path.isfile(scheduler):
+            with open(scheduler) as file:
+                address = json.load(file)["address"]
+        # In another thread, because a notebook has an event loop running in this one.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _identify(address)).result()
+        return Client(address, timeout=CONNECT_SECONDS)
+    except Exception as error:  # anything may answer at that address
+        reason = str(error) or f"no answer in {CONNECT_SECONDS} s"
+        raise EngineError(f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}: {reason}).") from error
+
+
+async def _identify(address: str) -> None:
+    """Check that a Dask scheduler answers. A client would wait without limit for a server that says nothing."""
+    from distributed import rpc
+    from distributed.security import Security
+
+    async def ask() -> None:
+        security = Security().get_connection_args("client")
+        async with rpc(address, timeout=CONNECT_SECONDS, connection_args=security) as peer:
+            identity = await peer.identity()
+            if identity.get("type") != "Scheduler":
+                raise TypeError(f"it is a {identity.get('type')}, not a scheduler")
+
+    await asyncio.wait_for(ask(), CONNECT_SECONDS)
+
+
+def _check_workers(client, folder: str) -> None:
+    """Check that there are workers, and that all of them can work in the folder."""
+    from distributed.comm import CommClosedError
+
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError as error:
+        raise EngineError(f"the Dask scheduler has no worker after {WORKER_SECONDS} s.") from error
+    try:
+        problems = client.run(_find_problem, folder, _stamp(folder))
+    except (CommClosedError, asyncio.TimeoutError) as error:
+        raise EngineError(f"the Dask cluster was lost while its workers were checked ({error}).") from error
+    except ModuleNotFoundError as error:
+        raise EngineError(f"a Dask worker cannot import asbc ({error}); install it there.") from error
+    for address, problem in problems.items():
+        if problem:
+            raise _worker_error(address, problem)
