@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
-from asbc.embeddings.stratify import stratified_share
+from asbc.embeddings.sampling import stratified_share
 from asbc.explore.layout import place_nodes
 from asbc.learn.classes import ClassReport, judge_classes
 from asbc.learn.describe import Description, describe

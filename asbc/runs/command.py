@@ -24,8 +24,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from asbc.configs import composed_methods, conf_dir
-from asbc.embeddings.cache import CacheError
 from asbc.embeddings.download import DownloadError
+from asbc.embeddings.store import CacheError
 from asbc.extras import MissingExtraError
 from asbc.files import why_not_written
 from asbc.runs.experiment import run

@@ -15,7 +15,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from asbc.embeddings.arrays import Embeddings, fingerprint
+from asbc.embeddings.store import Embeddings, fingerprint
 from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample

@@ -9,8 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from asbc.checksums import json_crc32
-from asbc.files import whole_path, write_whole
+from asbc.storage import CHECKSUM_KEY, atomic_path, json_checksum, write_json
 
 ARGS = "args.json"
 
@@ -44,7 +43,7 @@ class Checkpoints(Callback):
         if not trainer.is_global_zero:
             trainer.save_checkpoint(target, weights_only=False)  # takes part, writes nothing
             return
-        with whole_path(target) as temporary:
+        with atomic_path(target) as temporary:
             trainer.save_checkpoint(temporary, weights_only=False)
         for other in self.folder.glob("*.ckpt"):
             if other != target:
@@ -71,10 +70,10 @@ def write_args(folder: Path, args: Mapping[str, Any]) -> None:
     if path.exists():
         try:
             there = json.loads(path.read_text())
-            said = there.pop("check", None)
+            said = there.pop(CHECKSUM_KEY, None)
         except (ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path}: not readable ({error}); remove the folder to train anew") from error
-        if said is not None and said != json_crc32(there):
+        if said is not None and said != json_checksum(there):
             raise ValueError(f"{path}: damaged (its checksum differs); remove the folder to train anew")
         differ = [
             f"{key}={there_value} there, {key}={value} now"
@@ -89,8 +88,7 @@ def write_args(folder: Path, args: Mapping[str, Any]) -> None:
     stray = latest(folder) if folder.is_dir() else None
     if stray is not None:
         raise ValueError(f"{folder} holds {stray.name} and no {ARGS}: out=<folder> names another place for this run")
-    checked = {**wanted, "check": json_crc32(wanted)}
-    write_whole(path, lambda p: p.write_text(json.dumps(checked, indent=2) + "\n"))
+    write_json(path, wanted)
 
 
 def _differences(wanted: Any, there: Any, name: str) -> list[tuple[str, Any, Any]]:

@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from asbc.extras import MissingExtraError
-from asbc.files import DISK_FULL
+from asbc.storage import DISK_FULL
 from asbc.train.run import pretrain
 
 CONF = Path(__file__).resolve().parent / "conf"

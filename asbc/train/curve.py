@@ -13,8 +13,8 @@ from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities import rank_zero_only
 
 from asbc.extras import needed
-from asbc.files import write_whole
 from asbc.runs.wandb_logger import has_key
+from asbc.storage import write_atomic
 
 HEADER = ["step", "metric", "value"]
 
@@ -67,7 +67,7 @@ class CurveLogger(Logger):
     def _begin(self, from_step: int) -> None:
         kept = [row for row in read_curve(self.path) if row[0] < from_step]
         lines = "".join(f"{step},{metric},{value!r}\n" for step, metric, value in kept)
-        write_whole(self.path, lambda path: path.write_text(",".join(HEADER) + "\n" + lines))
+        write_atomic(self.path, ",".join(HEADER) + "\n" + lines)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -121,7 +121,7 @@ def wandb_logger(folder: Path, from_step: int = 0, project: str = "asbc-pretrain
 
     path = folder / "wandb.txt"
     if not path.exists():
-        write_whole(path, lambda p: p.write_text(uuid.uuid4().hex[:12] + "\n"))
+        write_atomic(path, uuid.uuid4().hex[:12] + "\n")
     offline = os.environ.get("WANDB_MODE") == "offline" or not (os.environ.get("WANDB_MODE") or has_key())
     return WandbLogger(
         name="/".join(folder.parts[-2:]),

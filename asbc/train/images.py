@@ -14,8 +14,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from asbc.embeddings.arrays import fingerprint
 from asbc.embeddings.datamodule import read_image
+from asbc.embeddings.store import fingerprint
 
 
 class ImageArrays(Dataset):

@@ -17,10 +17,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.data import DataLoader
 
-from asbc.embeddings.backbones import FULL, RESNETS, feature_width, resnet
-from asbc.embeddings.checkpoints import plain_view
+from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, feature_width, plain_view, read_weights, resnet
 from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.weights import read_weights
 from asbc.extras import MissingExtraError
 from asbc.learn.probe import GraphProbe
 from asbc.train.batches import TrainingData
@@ -154,7 +152,7 @@ def pretrain(config: DictConfig) -> Path:
 def solo_args(config: DictConfig) -> dict[str, Any]:
     """What ``args.json`` says: solo-learn's keys, and under ``asbc`` what it takes to train or embed just so again."""
     encoder, backbone = config.encoder, config.encoder.backbone
-    kwargs = {} if backbone.width == FULL else {"width": backbone.width}
+    kwargs = {} if backbone.width == STANDARD_WIDTH else {"width": backbone.width}
     plain: Any = OmegaConf.to_container(encoder, resolve=True)
     return {
         "name": f"{encoder.name}-{config.data.name}",

@@ -19,8 +19,8 @@ from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
 from asbc.embeddings import command as cli
 from asbc.embeddings import published
-from asbc.embeddings.encoders import solo_checkpoint
-from asbc.embeddings.sources import EncoderSource, Files
+from asbc.embeddings import read_checkpoint
+from asbc.embeddings.source import EncoderSource, Files
 from asbc.embeddings.store import Store, read_entry
 from asbc.learn.vote import loo_accuracy
 from tests.commands import call, run
@@ -75,7 +75,7 @@ def test_a_checkpoint_through_every_leaf_and_a_local_timm_file(resnet, cifar, ca
 
 WITHOUT_TORCH = """
 import sys, asbc
-from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings.source import EncoderSource
 for encoder, source, model in (("mocov2", "lightly", None), ("dino_vits16", "timm", "vit_small_patch16_224.dino")):
     try:
         EncoderSource(encoder, source, model=model).load()
@@ -237,7 +237,7 @@ def test_the_guide_does_what_it_says(workplace, resnet):
     assert stored["nnclr"].vectors.shape == (6, 512)
     assert stored["small_net"].vectors.shape == (6, 32 * 4)
     assert list(stored["small_net"].labels) == [0, 0, 0, 1, 1, 1]
-    encoder = solo_checkpoint(resnet[0])
+    encoder = read_checkpoint(resnet[0])
     image = encoder.transform(Image.open(workplace / "photos" / "dogs" / "0.png"))[None]
     with torch.inference_mode():
         np.testing.assert_allclose(stored["nnclr"].vectors[3], encoder.model(image)[0].numpy(), atol=1e-5)

@@ -14,7 +14,7 @@ import pytest
 from asbc.embeddings import download, published
 from asbc.embeddings.cache import CacheError
 from asbc.embeddings.download import DownloadError, Hash, Wanted, blob_sha1
-from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings.source import EncoderSource
 
 from .web import CONTENT, cut, status
 

@@ -15,9 +15,9 @@ from torch import nn
 from torchvision.transforms import v2
 
 from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.embedder import embed
-from asbc.embeddings.encoders import Encoder, solo_checkpoint
-from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings.source import embed
+from asbc.embeddings import Encoder, read_checkpoint
+from asbc.embeddings.source import EncoderSource
 from asbc.embeddings.store import Store, read_entry
 from tests.commands import Process
 from tests.commands import run as run_command
@@ -128,7 +128,7 @@ def test_nan_features_are_refused(tmp_path):
 
 def test_images_of_the_wrong_size(tmp_path, resnet):
     with pytest.raises(ValueError, match=r"image 0 .* shape \(3, 32, 32\) .* got torch.float32 \(3, 40, 40\)"):
-        run(solo_checkpoint(resnet[0]), Noise(3, size=40), tmp_path)
+        run(read_checkpoint(resnet[0]), Noise(3, size=40), tmp_path)
     assert not (tmp_path / "embeddings").exists()
 
 
@@ -164,7 +164,7 @@ def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
     ((_, manifest),) = Store(tmp_path / "cache").entries()
     assert manifest["shape"] == [23, 512]
     stored = read_entry(Store(tmp_path / "cache").entries()[0][0])
-    encoder, dataset = solo_checkpoint(resnet[0]), Noise(23)
+    encoder, dataset = read_checkpoint(resnet[0]), Noise(23)
     images = torch.stack([encoder.transform(Image.fromarray(image)) for image in dataset.images])
     with torch.inference_mode():
         np.testing.assert_allclose(stored.vectors, encoder.model(images).numpy(), atol=1e-5)
@@ -330,7 +330,7 @@ def test_from_images_through_a_checkpoint(resnet, cifar, cache):
     loaded = source.load()
     assert (loaded.name, loaded.encoder) == ("cifar100", "simclr")
     assert np.array_equal(loaded.labels, labels)
-    encoder = solo_checkpoint(resnet[0])
+    encoder = read_checkpoint(resnet[0])
     with torch.inference_mode():
         wanted = encoder.model(torch.stack([encoder.transform(Image.fromarray(image)) for image in images]))
     np.testing.assert_allclose(loaded.vectors, wanted.numpy(), atol=1e-5)

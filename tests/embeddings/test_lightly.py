@@ -17,8 +17,8 @@ from torchvision.transforms import v2
 from asbc.embeddings import download, lightly
 from asbc.embeddings.cache import CacheError
 from asbc.embeddings.download import DownloadError, Wanted
-from asbc.embeddings.encoders import lightly_encoder
-from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings import lightly_encoder
+from asbc.embeddings.source import EncoderSource
 
 from .small import shake
 from .web import status

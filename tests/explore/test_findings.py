@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import asbc
-from asbc.embeddings.stratify import LEAST, stratified_share
+from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
 from asbc.explore.colors import colorings
 from asbc.explore.layout import strengths
@@ -128,8 +128,8 @@ def test_a_stratified_share():
     taken = stratified_share(strata, 200, seed=1)
     counts = np.bincount(strata[taken])
     assert len(taken) == len(set(taken)) == 200 and counts[1] == 3
-    rest = 200 - 3 - 2 * LEAST
-    np.testing.assert_allclose(counts[[0, 2]] - LEAST, rest * np.array([990, 190]) / 1180, atol=1)
+    rest = 200 - 3 - 2 * MIN_PER_STRATUM
+    np.testing.assert_allclose(counts[[0, 2]] - MIN_PER_STRATUM, rest * np.array([990, 190]) / 1180, atol=1)
     np.testing.assert_array_equal(taken, stratified_share(strata, 200, seed=1))
     np.testing.assert_array_equal(stratified_share(strata, 5000), np.arange(1203))
     assert len(stratified_share(np.arange(100), 30)) == 30  # more strata than places

@@ -95,16 +95,16 @@ def write_args(folder):
 def write_safetensors(folder):
     from safetensors.torch import save_file
 
-    from asbc.embeddings.backbones import resnet
+    from asbc.embeddings.checkpoints import resnet
 
     save_file(resnet("resnet10", 2, 2).state_dict(), folder / "x.safetensors")
     return folder / "x.safetensors"
 
 
 def read_vectors(path):
-    from asbc.embeddings import reading
+    from asbc.embeddings import files
 
-    vectors, labels = reading.read_vectors(path)
+    vectors, labels = files.read_vectors(path)
     return [vectors, labels]
 
 
@@ -123,7 +123,7 @@ def read_encoder(path):
     path = next(path.parent.glob("*.ckpt"), path)
     from PIL import Image
 
-    from asbc.embeddings.encoders import read_checkpoint
+    from asbc.embeddings import read_checkpoint
 
     encoder = read_checkpoint(path, padding=2)
     view = encoder.transform(Image.fromarray(np.arange(3072).astype(np.uint8).reshape(32, 32, 3)))

@@ -12,7 +12,7 @@ import torch
 import torchvision
 from torch import nn
 
-from asbc.embeddings.encoders import read_checkpoint
+from asbc.embeddings import read_checkpoint
 from asbc.train import run as runs
 from asbc.train.checkpoint import Checkpoints, latest
 from asbc.train.curve import read_curve

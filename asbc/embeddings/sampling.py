@@ -1,4 +1,4 @@
-"""Which rows to take, chosen by a seed: so many of every class, or of every class its share."""
+"""Stratified samples of rows: a fixed number per class, or proportional shares."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from numpy.typing import ArrayLike, NDArray
 from asbc.learn.labels import is_unlabeled
 from asbc.validation import seed_number
 
-LEAST = 10  # nodes that are taken of every stratum at least, if it has as many and there is room
+MIN_PER_STRATUM = 10  # rows of every stratum, if it has as many and the sample is large enough
 
 
 def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArray[np.int64]:
     """Choose ``per_class`` rows of every class, or all rows of a class that has fewer.
 
-    The rows of a class are put in a random order that depends on ``seed`` and the class alone, and the
-    first ``per_class`` of them are taken. So the same seed always gives the same rows, and a smaller sample
-    lies inside a larger one of the same seed.
+    The random order of a class depends on `seed` and the class only, so a smaller sample is a subset of a larger one
+    with the same seed.
 
     Parameters
     ----------
     labels : array-like of shape (n,)
-        Class of every row: integers, strings or booleans. Rows without a label (-1 or an empty string) are of no
-        class and are not chosen.
+        Class of every row: integers, strings or booleans. Unlabelled rows (-1 or an empty string) are not chosen.
     per_class : int
-        Rows to take of each class.
+        Rows per class.
     seed : int, default=0
         Non-negative. Different seeds give independent samples.
 
     Returns
     -------
     ndarray of shape (m,)
-        Row numbers in ascending order: index arrays with them, no row is copied here.
+        Row numbers in ascending order.
 
     See Also
     --------
-    asbc.evaluate.LeaveOneOut : one of the tasks that are measured on such samples.
+    asbc.evaluate.LeaveOneOut : a task that is measured on such samples.
 
     Examples
     --------
@@ -63,26 +61,25 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
 
 
 def stratified_share(strata: ArrayLike, size: int, seed: int = 0) -> NDArray[np.int64]:
-    """Choose nodes so that every stratum has its share of them, and small strata are not lost.
+    """Choose nodes in proportion to the strata, with at least ten of every stratum where possible.
 
     Parameters
     ----------
     strata : (n,) array-like
         The stratum of every node, such as its label.
     size : int
-        Nodes to choose; all of them if there are no more.
+        Nodes to choose; all of them if there are fewer.
     seed : int, default=0
-        Draws the nodes.
 
     Returns
     -------
     (min(size, n),) int64
-        Nodes, rising.
+        Nodes in ascending order.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from asbc.embeddings.stratify import stratified_share
+    >>> from asbc.embeddings.sampling import stratified_share
     >>> strata = np.repeat(["often", "seldom"], [990, 10])
     >>> np.unique(strata[stratified_share(strata, 100)], return_counts=True)[1]
     array([90, 10])
@@ -92,11 +89,11 @@ def stratified_share(strata: ArrayLike, size: int, seed: int = 0) -> NDArray[np.
     if n <= size:
         return np.arange(n)
     order = np.random.default_rng(seed_number(seed)).permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]  # stratum by stratum, at random within each
+    order = order[np.argsort(codes[order], kind="stable")]  # stratum by stratum, shuffled within each
     counts = np.bincount(codes)
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-    least = min(LEAST, size // len(counts))
+    least = min(MIN_PER_STRATUM, size // len(counts))
     first, rest = order[rank < least], order[rank >= least]
-    # Evenly spaced places in the rest give every stratum its share, within one node.
+    # Evenly spaced positions in the rest give every stratum its share, within one node.
     places = np.floor((np.arange(size - len(first)) + 0.5) * len(rest) / max(1, size - len(first))).astype(np.int64)
     return np.sort(np.concatenate([first, rest[places]]))
