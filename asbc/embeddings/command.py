@@ -88,6 +88,7 @@ def verify_cache() -> int:
 
 def main() -> None:
     """Run the command."""
+    FAILED.clear()
     if sys.argv[1:] == ["--list"]:
         list_cache()
     elif sys.argv[1:] == ["--verify"]:

@@ -145,7 +145,9 @@ class EmbeddingDataModule(lightning.LightningDataModule):
                 raise
             fetch_all(what or str(self.source), [*files, archive], instead, download=self.download)
             with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
-                CIFAR[str(self.source)](self.root, download=True)  # verifies and unpacks the archive
+                CIFAR[str(self.source)](
+                    self.root, self.split == "train", download=True
+                )  # verifies and unpacks the archive
             self.dataset = self._open(self.split)
         else:
             fetch_all(what or str(self.source), files, instead, download=self.download)

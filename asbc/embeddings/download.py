@@ -104,7 +104,7 @@ def fetch_all(what: str, files: Sequence[RemoteFile], instead: str, *, download:
             if not file.page:
                 fetch(file)
     except DownloadError as error:
-        raise missing_files(what, missing, instead, str(error)) from error
+        raise missing_files(what, missing, instead, str(error).removeprefix(f"{file.url}: ")) from error
 
 
 def missing_files(what: str, files: Sequence[RemoteFile], instead: str, reason: str) -> DownloadError:
@@ -138,15 +138,10 @@ def fetch(file: RemoteFile, *, tries: int = 6, pause: float = 1.0, timeout: floa
     part, failures, most = file.path.with_name(file.path.name + ".part"), 0, 0
     with cache_errors(file.path.parent), folder_lock(file.path.parent, f".{file.path.name}.lock", timeout=-1):
         while not file.path.exists():
-            wait = 0.0
+            wait, complete = 0.0, False
             try:
                 _receive(file, part, timeout)
-                if (problem := file.problem(part)) is None:
-                    os.replace(part, file.path)
-                    _tag_path(part).unlink(missing_ok=True)
-                    return
-                part.unlink()
-                most = 0
+                complete, problem = True, ""
             except urllib.error.HTTPError as error:
                 problem = f"the server answered {error.code} {error.reason}"
                 if error.code not in _RETRIED_STATUS and error.code < 500:
@@ -155,6 +150,15 @@ def fetch(file: RemoteFile, *, tries: int = 6, pause: float = 1.0, timeout: floa
                 wait = float(asked) if asked.isdigit() else 0.0
             except _NETWORK_ERRORS as error:
                 problem = str(getattr(error, "reason", "") or error or type(error).__name__)
+            if part.exists() and (complete or file.hash):  # a hash decides, not the length that the server declared
+                wrong = file.problem(part)
+                if wrong is None:
+                    os.replace(part, file.path)
+                    _tag_path(part).unlink(missing_ok=True)
+                    return
+                if complete:
+                    problem = wrong
+                    part.unlink()
             size = part.stat().st_size if part.exists() else 0
             failures, most = (0 if size > most else failures + 1), max(size, most)
             if failures >= tries:

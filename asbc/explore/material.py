@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.embeddings.files import read_labels, read_vectors
 from asbc.embeddings.bundled import Clinc100
+from asbc.embeddings.files import read_labels, read_vectors
 from asbc.embeddings.store import read_entry_manifest
 from asbc.explore.thumbnails import find_images
 from asbc.outofcore.folder import read_graph_manifest

@@ -19,8 +19,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from asbc.bandwidth import Bandwidth
 from asbc.builder import METRICS
 from asbc.dimension import SMALLEST_TREE
-from asbc.embeddings.store import Embeddings
 from asbc.embeddings.sampling import stratified_sample
+from asbc.embeddings.store import Embeddings
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Kept, Sample
 from asbc.evaluate.tasks import Task

@@ -11,8 +11,9 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
+from asbc.embeddings import read_checkpoint
 from asbc.embeddings.download import DownloadError
-from asbc.embeddings import read_checkpoint, read_checkpoint, timm_model
+from asbc.embeddings.timm_models import timm_model
 
 from .small import checkpoint_of, cifar_resnet18, new_args, write_checkpoint
 
@@ -118,7 +119,7 @@ def test_vit(tmp_path, method, heads, parts):
     assert encoder.image_size == (32, 32)
     assert f"{heads} heads" in encoder.architecture
     if method == "mocov3":  # which, without args.json, could as well be BYOL with 3 heads
-        with pytest.raises(ValueError, match=r"how many heads.*args\.json is wanted beside the file"):
+        with pytest.raises(ValueError, match=r"number of heads.*put args\.json next to the file"):
             read_checkpoint(_alone(tmp_path))
     else:
         alone = read_checkpoint(_alone(tmp_path))
@@ -170,7 +171,7 @@ def test_keys_that_do_not_match_are_counted_and_named(tmp_path, resnet):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (new_args("resnet50"), r"as resnet50 \(what args\.json says\): the weights do not fit\. \d+ missing"),
+        (new_args("resnet50"), r"as resnet50 \(from args\.json\): the weights do not fit\. \d+ missing"),
         (new_args("vit_small"), r"as vit_small .* do not fit"),
         (new_args(dataset="imagenet"), r"conv1\.weight \(64, 3, 3, 3\) for \(64, 3, 7, 7\)"),
         (new_args("swin_tiny"), "backbone 'swin_tiny' is not supported, only resnet10, .*vit_tiny"),
@@ -263,7 +264,7 @@ def test_a_bit_that_flips_in_the_weights_is_found(tmp_path):
     ("names", "message"),
     [
         ({1: 1, "1": 2}, "two weights are called 1"),
-        ({3: 1, (1, 2): 2}, r"these are neither a ResNet's nor a ViT's weights|which part is the encoder"),
+        ({3: 1, (1, 2): 2}, r"neither a ResNet nor a ViT|name the encoder with prefix"),
         ({"x" * 10**6: 1}, r"x{100}\.\.\. \(1,000,000 characters\)"),
         ({"a\nb": 1}, r"'a\\nb'"),
     ],
@@ -277,24 +278,24 @@ def test_odd_names_of_weights(tmp_path, names, message):
 
 def test_other_files(tmp_path, resnet):
     torch.save(torch.zeros(3), tmp_path / "tensor.ckpt")
-    with pytest.raises(ValueError, match="a dictionary of weights is wanted, got Tensor"):
+    with pytest.raises(ValueError, match="expected a dictionary of weights, got Tensor"):
         read_checkpoint(tmp_path / "tensor.ckpt")
     torch.save({"state_dict": {"net.weight": torch.zeros(3)}}, tmp_path / "other.ckpt")
-    with pytest.raises(ValueError, match=r"which part is the encoder\?.* none of the parts net\. \(1 entries\)"):
+    with pytest.raises(ValueError, match=r"name the encoder with prefix=.* none; the file has net\. \(1 weights\)"):
         read_checkpoint(tmp_path / "other.ckpt")
     torch.save({"epoch": 3, "args": {}}, tmp_path / "empty.pth")
-    with pytest.raises(ValueError, match=r"there are no weights in it; it has epoch, args"):
+    with pytest.raises(ValueError, match=r"holds no weights, but epoch, args"):
         read_checkpoint(tmp_path / "empty.pth")
     torch.save({"state_dict": {"backbone.stem.weight": torch.zeros(3)}}, tmp_path / "strange.ckpt")
-    with pytest.raises(ValueError, match=r"neither a ResNet's nor a ViT's weights \(first: stem\.weight\)"):
+    with pytest.raises(ValueError, match=r"neither a ResNet nor a ViT \(first weights: stem\.weight\)"):
         read_checkpoint(tmp_path / "strange.ckpt")
-    with pytest.raises(ValueError, match=r"one \.ckpt file is wanted in the folder, got other\.ckpt, strange"):
+    with pytest.raises(ValueError, match=r"expected one \.ckpt file in the folder, got other\.ckpt, strange"):
         read_checkpoint(tmp_path)
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
         read_checkpoint(tmp_path / "nowhere")
     (tmp_path / "lonely").mkdir()
     torch.save({}, tmp_path / "lonely" / "a.ckpt")
-    with pytest.raises(ValueError, match=r"args\.json is missing beside a\.ckpt"):
+    with pytest.raises(ValueError, match=r"args\.json is missing; give a\.ckpt"):
         read_checkpoint(tmp_path / "lonely")
 
 
@@ -323,9 +324,9 @@ def test_dino_vits16_is_what_the_paper_needs():
 def test_timm_errors(tmp_path):
     with pytest.raises(ValueError, match=r"architecture without weights: .*resnet18\.a1_in1k"):
         timm_model("resnet18")
-    with pytest.raises(ValueError, match="model: the name of a timm model is wanted"):
+    with pytest.raises(ValueError, match="model: no timm model given"):
         timm_model(None)
-    with pytest.raises(ValueError, match="could not make model='resnet_of_dreams'"):
+    with pytest.raises(ValueError, match="cannot create model='resnet_of_dreams'"):
         timm_model("resnet_of_dreams", tmp_path / "x.pth")
     with pytest.raises(FileNotFoundError, match=r"none\.pth: no such file of weights"):
         timm_model("resnet18", tmp_path / "none.pth")
@@ -404,13 +405,13 @@ def test_weights_that_do_not_fit_never_leave_a_random_network(tmp_path, whole_vi
     with pytest.raises(ValueError, match=r"the weights do not fit\. \d+ missing: blocks\.1\."):
         timm_model(folder_of(tmp_path / "half", "vit", half))
     foreign = {f"other.{key}": value for key, value in state.items()}
-    with pytest.raises(ValueError, match=r"\d+ missing: cls_token.*A ResNet or ViT lies under 'other\."):
+    with pytest.raises(ValueError, match=r"\d+ missing: cls_token.*ResNets and ViTs have the prefixes 'other\."):
         timm_model(folder_of(tmp_path / "foreign", "vit", foreign))
     empty = folder_of(tmp_path / "empty", "vit", {})
-    with pytest.raises(ValueError, match="there are no weights in it"):
+    with pytest.raises(ValueError, match="holds no weights"):
         timm_model(empty)
     (tmp_path / "empty" / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="there is no file of weights in it"):
+    with pytest.raises(FileNotFoundError, match="there is no file of weights"):
         timm_model(empty)
     weights = tmp_path / "foreign.pth"
     torch.save(foreign, weights)
@@ -461,14 +462,14 @@ def test_prefixes(tmp_path):
         other = read_checkpoint(file, prefix=prefix)
         np.testing.assert_allclose(features(other.model, image), features(nets[1], image), atol=1e-5)
     with pytest.raises(
-        ValueError, match=r"no weights under prefix='teacher\.'.*'backbone\.', 'student\.backbone\.' of the"
+        ValueError, match=r"no weights start with prefix='teacher\.'.*'backbone\.', 'student\.backbone\.';"
     ):
         read_checkpoint(file, prefix="teacher")
     # stable-pretraining: teacher and student inside the backbone, numbers beside them
     file = save(
         "stable.ckpt", backbone_student=one, backbone_teacher=two, backbone={"ema_coefficient": torch.zeros(())}
     )
-    with pytest.raises(ValueError, match=r"several encoders are under .*'backbone\.student\.', 'backbone\.teacher\.'"):
+    with pytest.raises(ValueError, match=r"several encoders start with .*'backbone\.student\.', 'backbone\.teacher\.'"):
         read_checkpoint(file)
     teacher = read_checkpoint(file, prefix="backbone.teacher.")
     np.testing.assert_allclose(features(teacher.model, image), features(nets[1], image), atol=1e-5)
@@ -476,7 +477,7 @@ def test_prefixes(tmp_path):
     torch.save(
         {"student": {f"module.{k}": v for k, v in one.items()}, "teacher": two, "epoch": 3}, tmp_path / "dino.pth"
     )
-    with pytest.raises(ValueError, match=r"which part is the encoder\?.*'student\.module\.', 'teacher\.'"):
+    with pytest.raises(ValueError, match=r"name the encoder with prefix=.*'student\.module\.', 'teacher\.'"):
         read_checkpoint(tmp_path / "dino.pth")
     teacher = read_checkpoint(tmp_path / "dino.pth", prefix="teacher")
     np.testing.assert_allclose(features(teacher.model, image), features(nets[1], image), atol=1e-5)
@@ -499,7 +500,7 @@ def test_plain_state_dicts_with_their_classifiers(tmp_path, name):
 
 def test_a_stem_whose_padding_the_file_does_not_show(tmp_path, resnet):
     torch.save({"state_dict": {f"backbone.{k}": v for k, v in resnet[1].state_dict().items()}}, tmp_path / "a.ckpt")
-    with pytest.raises(ValueError, match=r"do not show the padding .* padding=2 is solo-learn's"):
+    with pytest.raises(ValueError, match=r"do not show the padding .* padding=2 \(solo-learn\)"):
         read_checkpoint(tmp_path / "a.ckpt")
     one, two = (read_checkpoint(tmp_path / "a.ckpt", padding=padding) for padding in (1, 2))
     np.testing.assert_array_equal(features(two.model), features(read_checkpoint(resnet[0]).model))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.embeddings.store import read_entry_manifest
 from asbc.embeddings.sampling import stratified_sample
+from asbc.embeddings.store import read_entry_manifest
 from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.clustering import cluster
 from asbc.learn.labels import reveal

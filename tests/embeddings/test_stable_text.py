@@ -3,7 +3,7 @@ import functools
 import torch
 from torchvision.transforms import v2
 
-from asbc.embeddings.describe import describe, without_addresses
+from asbc.embeddings.datamodule import stable_text, without_addresses
 from tests.commands import run
 
 
@@ -45,8 +45,8 @@ def test_what_differs_is_told_apart():
         Brighter(torch.zeros(3)),
         Brighter(torch.ones(3)),
     ]
-    assert len({describe(one) for one in several}) == len(several)
-    assert describe(by(2)) == describe(by(2)) and describe(Brighter(1)) == describe(Brighter(1))
+    assert len({stable_text(one) for one in several}) == len(several)
+    assert stable_text(by(2)) == stable_text(by(2)) and stable_text(Brighter(1)) == stable_text(Brighter(1))
 
 
 def test_a_class_counts_by_its_code():
@@ -55,7 +55,7 @@ def test_a_class_counts_by_its_code():
         exec(f"class T:\n    def __call__(self, x):\n        return {body}", space)
         return space["T"]()
 
-    assert describe(made("x + 1")) == describe(made("x + 1")) != describe(made("x + 2"))
+    assert stable_text(made("x + 1")) == stable_text(made("x + 1")) != stable_text(made("x + 2"))
 
 
 def test_a_global_that_is_read_counts():
@@ -64,7 +64,7 @@ def test_a_global_that_is_read_counts():
         exec("def f(x):\n    return x * K", space)
         return space["f"]
 
-    assert describe(made(1)) == describe(made(1)) != describe(made(2))
+    assert stable_text(made(1)) == stable_text(made(1)) != stable_text(made(2))
 
 
 def said_of_many():
@@ -72,7 +72,7 @@ def said_of_many():
     loop = Brighter(1)
     loop.amount = loop
     pick = lambda image: image if image in {"a", "b", "c"} else None  # noqa: E731
-    return describe([v2.Compose([v2.Lambda(plain), v2.RandomCrop(3)]), by({"x", "y", "z"}), loop, pick, print])
+    return stable_text([v2.Compose([v2.Lambda(plain), v2.RandomCrop(3)]), by({"x", "y", "z"}), loop, pick, print])
 
 
 def say():
@@ -82,7 +82,7 @@ def say():
 
 def test_another_process_says_the_same():
     # The order of a set of strings follows from the process's hash seed, which is another one there.
-    done = run("tests.embeddings.test_describe:say", [])
+    done = run("tests.embeddings.test_stable_text:say", [])
     order, said = done.stdout.splitlines()
     assert order != f"{ {'x', 'y', 'z'} } { {'a', 'b', 'c'} }", done.stderr
     assert said == said_of_many() and "0x" not in said

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from asbc.embeddings.arrays import OBJECTS
-from asbc.embeddings.reading import plain_labels, read_vectors
+from asbc.embeddings.files import plain_labels, read_vectors
+from asbc.embeddings.formats import OBJECTS
 
 X = np.array([[0.5, 1.25], [2.0, -1.0], [0.0, 3.5], [4.25, 0.75]])
 Y = ["ant", "bee", "ant", ""]
@@ -39,7 +39,7 @@ def test_npz_by_any_name(tmp_path, vectors, labels):
 def test_npz_by_the_name_that_is_given(tmp_path):
     path = npz(tmp_path, a=X, b=X[:, ::-1], fine=np.array([0, 0, 1, 2]), coarse=np.array([0, 0, 1, 1]))
     with pytest.raises(
-        ValueError, match=r"a \(4, 2\) float64, b .*coarse \(4,\) int64\. Say which: vectors=a \(asbc: emb"
+        ValueError, match=r"a \(4, 2\) float64, b .*coarse \(4,\) int64\. Name it: vectors=a \(asbc: emb"
     ):
         read_vectors(path)
     found, own = read_vectors(path, vectors="b", label="coarse")
@@ -53,7 +53,7 @@ def test_npz_by_the_name_that_is_given(tmp_path):
 def test_labels_that_cannot_be_told_are_listed_and_left(tmp_path, caplog):
     path = npz(tmp_path, X=X, fine=np.array([0, 0, 1, 2]), coarse=np.array([0, 0, 1, 1]))
     assert read_vectors(path)[1] is None
-    assert "it could be fine, coarse. Say which: label=fine" in caplog.text
+    assert "fine, coarse could be the labels. Name it: label=fine" in caplog.text
 
 
 def test_what_was_guessed_is_said(tmp_path, caplog):
@@ -91,7 +91,7 @@ def test_tables_with_lists_and_with_columns_of_other_names(tmp_path):
     assert read_vectors(csv(tmp_path, flowers))[1].tolist() == ["i", "i", "v", "v"]
     # A whole number among fractions may be a class: that it is one of the vectors must be said.
     mixed = csv(tmp_path, flowers.assign(petals=[5, 5, 6, 6]))
-    with pytest.raises(ValueError, match=r"petals int64\. Say which: vectors='\*'"):
+    with pytest.raises(ValueError, match=r"petals int64\. Name it: vectors='\*'"):
         read_vectors(mixed)
     assert read_vectors(mixed, vectors="*")[0].shape == (4, 3)
     assert read_vectors(mixed, vectors="*", label="petals")[0].shape == (4, 2)
@@ -121,7 +121,7 @@ def test_labels_of_another_file(tmp_path):
     assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npz")[1].tolist() == [0, 1, 0, 1]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "one.csv")[1].tolist() == ["a", "b", "c", ""]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "two.csv", label="b")[1].tolist() == [1, 2, 2, 2]
-    with pytest.raises(ValueError, match=r"two\.csv: which are the labels of 4 rows cannot be told; it has a int64, b"):
+    with pytest.raises(ValueError, match=r"two\.csv: no array or column is clearly the labels of 4 rows; it has a"):
         read_vectors(tmp_path / "x.npy", tmp_path / "two.csv")
     (tmp_path / "bare.csv").write_text("ant\nbee\nant\nbee\n")
     with pytest.raises(ValueError, match=r"bare\.csv: 3 labels for 4 rows; the first line of a \.csv file names"):
@@ -129,7 +129,7 @@ def test_labels_of_another_file(tmp_path):
     (tmp_path / "y.txt").write_text("ant\n" * 4)
     with pytest.raises(ValueError, match=r"y\.txt: a file of labels ends in \.npy"):
         read_vectors(tmp_path / "x.npy", tmp_path / "y.txt")
-    with pytest.raises(FileNotFoundError, match=r"labels=intent: no such file; .* named by label=intent"):
+    with pytest.raises(FileNotFoundError, match=r"labels=intent: no such file; label=intent names an array"):
         read_vectors(tmp_path / "x.npy", "intent")
 
 
@@ -150,7 +150,7 @@ def test_a_first_line_of_numbers_is_no_line_of_names(tmp_path, lines, shape, nam
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     with caplog.at_level(logging.INFO, "asbc"):
         if shape is None:
-            with pytest.raises(ValueError, match=r"2 int64\. Say which: vectors='\*'"):
+            with pytest.raises(ValueError, match=r"2 int64\. Name it: vectors='\*'"):
                 read_vectors(tmp_path / "a.csv")
             assert read_vectors(tmp_path / "a.csv", label="2")[1].tolist() == [7, 7]
         else:
@@ -160,12 +160,12 @@ def test_a_first_line_of_numbers_is_no_line_of_names(tmp_path, lines, shape, nam
 
 def test_what_is_odd_among_many_columns_is_listed_first(tmp_path):
     table = pd.DataFrame({f"{'abcdefghijklmnop'[i]}": [0.5, 1.5] for i in range(16)} | {"rank": [1, 1]})
-    with pytest.raises(ValueError, match=r"it has rank int64, a float64, .* and 5 more\. Say which"):
+    with pytest.raises(ValueError, match=r"it has rank int64, a float64, .* and 5 more\. Name it"):
         read_vectors(csv(tmp_path, table))
 
 
 def test_a_file_without_vectors_is_said_to_have_none(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing in it can be vectors.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
+    with pytest.raises(ValueError, match=r"holds no floating-point.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
         read_vectors(npz(tmp_path, words=np.array(["ant", "bee"]), n=np.eye(2, dtype=int)))
 
 
@@ -220,7 +220,7 @@ def test_pickled_labels_are_told_how_to_be_saved(tmp_path, caplog):
     np.savez(tmp_path / "xy.npz", x=X, y=labels)
     with caplog.at_level("WARNING", "asbc"):
         assert read_vectors(tmp_path / "xy.npz")[1] is None
-    assert "xy.npz: y is left out, an array of Python objects" in caplog.text
+    assert "xy.npz: y is skipped, an array of Python objects" in caplog.text
     code = OBJECTS[OBJECTS.index("[") :]  # what the message advises
     np.save(tmp_path / "y.npy", eval(code, {"labels": labels}))
     assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npy")[1].tolist() == ["a", "", "", "a"]
