@@ -14,9 +14,8 @@ from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_share
 from asbc.explore.layout import place_nodes
-from asbc.learn.classes import ClassReport, judge_classes
 from asbc.learn.describe import Description, describe
-from asbc.learn.issues import LabelIssues, find_label_issues, supporting_neighbors
+from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes, supporting_neighbors
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
 from asbc.progress import Progress
@@ -245,7 +244,7 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
         group[members] = number
     columns["duplicate_group"] = group
     if issues is not None:
-        columns["suspicion"] = 1.0 - issues.quality
+        columns["suspicion"] = issues.suspicion
         columns["suggested"] = _words(issues.suggested)
         columns["suggested_weight"] = issues.weight
     return pd.DataFrame(columns)

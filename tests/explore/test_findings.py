@@ -35,7 +35,7 @@ def test_the_table_is_what_the_library_says(made):
     np.testing.assert_array_equal(table["scale"], builder.neighbors_.distances[:, -1])
     np.testing.assert_array_equal(table["density"], about.density)
     np.testing.assert_array_equal(np.flatnonzero(table["outlier"]), np.sort(about.outliers))
-    np.testing.assert_array_equal(table["suspicion"], 1 - issues.quality)
+    np.testing.assert_array_equal(table["suspicion"], issues.suspicion)
     assert table["suggested"].tolist() == issues.suggested.tolist()
     assert table["outlier"][50] and table["duplicate_group"][109] == table["duplicate_group"][110] >= 0
     assert table["nearest_ratio"][109] == 0

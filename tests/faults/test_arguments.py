@@ -10,8 +10,8 @@ from asbc.embeddings.sampling import stratified_sample
 from asbc.embeddings.store import read_entry_manifest
 from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.clustering import cluster
+from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
-from asbc.learn.spread import global_rank
 from asbc.outofcore.folder import read_graph_manifest
 from asbc.runs.sealed import ResultsError, read_note
 
