@@ -17,8 +17,8 @@ from label_noise import noise
 from running import run_folders
 
 from asbc.evaluate import compare_methods
-from asbc.files import write_whole
 from asbc.results import collect
+from asbc.storage import write_atomic
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "choosing.md"
 NAMES = {
@@ -175,5 +175,5 @@ if __name__ == "__main__":
         found = [collect(path) for chosen in sets for path in run_folders("choosing", [*chosen, *given])]
     moved = [collect(path) for chosen in sets[:2] for path in run_folders("noise", [*chosen, *given])]
     text = page(pd.concat(found, ignore_index=True), moved)
-    write_whole(PAGE, lambda path: path.write_text(text))
+    write_atomic(PAGE, text)
     print(PAGE)

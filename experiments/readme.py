@@ -8,11 +8,11 @@ from running import run
 
 import asbc
 from asbc.embeddings import Clinc100
-from asbc.files import write_whole
 from asbc.report.figures import draw, draw_figures
 from asbc.report.page import glossary_markdown
 from asbc.report.style import BLUE, INK, RED, label, style
 from asbc.report.tables import FilledTable, interval
+from asbc.storage import atomic_path, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE, PAGE = ROOT / "docs" / "overview.png", ROOT / "README.md"
@@ -75,16 +75,17 @@ def results(study):
 
 
 if __name__ == "__main__":
-    write_whole(STRIP, kernels)
+    with atomic_path(STRIP) as path:
+        kernels(path)
     ((_, narrow_to_wide),) = run("regimes", ["progress=false"])
     ((_, votes),) = run("loo", ["progress=false"])
     panels = [draw_figures(study)[0].panels[0] for study in (narrow_to_wide, votes)]
-    with style():
-        write_whole(IMAGE, lambda path: draw(panels, 2).savefig(path, dpi=130, format="png"))
+    with style(), atomic_path(IMAGE) as path:
+        draw(panels, 2).savefig(path, dpi=130, format="png")
 
     # The same as: asbc experiment=ablation evaluate.lp.labels=[1,5,20]
     ((_, study),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
     table = results(study)
     text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
     text = between(text, WORDS, WORDS_END, glossary_markdown())
-    write_whole(PAGE, lambda path: path.write_text(text))
+    write_atomic(PAGE, text)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import types
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -65,14 +64,10 @@ def write_edges(folder):
 
 
 def write_explored(folder):
-    """The table beside a page of asbc-explore."""
-    from asbc.explore.page import _write_table
+    """The table next to a page of asbc-explore."""
+    from asbc.storage import write_table
 
-    duplicates = types.SimpleNamespace(threshold=0.25)
-    figures = ("effective_rank", "global_dimension", "hubness", "outlier_threshold", "loo_accuracy")
-    about = types.SimpleNamespace(duplicates=duplicates, **dict.fromkeys(figures, 2.5))
-    with (folder / "explore.parquet").open("wb") as file:
-        _write_table(types.SimpleNamespace(nodes=table(), about=about), file)
+    write_table(folder / "explore.parquet", table(), {"explore": "{}"})
     return folder / "explore.parquet"
 
 
