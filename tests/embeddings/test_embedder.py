@@ -126,7 +126,7 @@ def test_nan_features_are_refused(tmp_path):
 
 
 def test_images_of_the_wrong_size(tmp_path, resnet):
-    with pytest.raises(ValueError, match=r"image 0 .* shape \(3, 32, 32\) .* got torch.float32 \(3, 40, 40\)"):
+    with pytest.raises(ValueError, match=r"image 0 .* shape \(3, 32, 32\), got torch.float32 \(3, 40, 40\)"):
         run(read_checkpoint(resnet[0]), Noise(3, size=40), tmp_path)
     assert not (tmp_path / "embeddings").exists()
 

@@ -5,8 +5,7 @@ from lightly.transforms import SimCLRTransform
 from torchvision.datasets import ImageFolder
 
 from asbc.train import ImageArrays
-from asbc.train.batches import TrainingBatches
-from asbc.train.views import without_idle_steps
+from asbc.train.data import TrainingBatches, drop_idle_steps
 
 from .small import write_images
 
@@ -17,7 +16,7 @@ def images(tmp_path_factory):
 
 
 def batches(images, **kwargs):
-    views = without_idle_steps(SimCLRTransform(input_size=12, gaussian_blur=kwargs.pop("blur", 0.5)))
+    views = drop_idle_steps(SimCLRTransform(input_size=12, gaussian_blur=kwargs.pop("blur", 0.5)))
     return TrainingBatches(images, views, **{"batch_size": 4, "seed": 5, **kwargs})
 
 
