@@ -22,7 +22,7 @@ from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
 from asbc.learn.source import limit_candidates, open_graph, open_rows, row_blocks
 from asbc.learn.vote import graph_vote
-from asbc.validation import as_vectors, row_index, true_or_false
+from asbc.validation import as_vectors, real_array, row_index, true_or_false
 
 
 class UnreachedWarning(UserWarning):
@@ -124,8 +124,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
         lost = total[:, 0] <= 0
         if lost.any():
             warnings.warn(
-                f"{int(lost.sum())} of {len(lost)} points have no label in reach; they get the shares of the "
-                "classes among the labelled nodes.",
+                f"{int(lost.sum())} of {len(lost)} points have no label in reach; they get the class prior.",
                 UnreachedWarning,
                 stacklevel=2,
             )
@@ -295,19 +294,21 @@ class GraphClassifier(PointClassifier):
     Parameters
     ----------
     builder : GraphBuilder or None, default=None
-        Builds the graph; a copy of it is fitted. None uses ``GraphBuilder("gaussian", Perplexity())``, whose weights
-        propagate labels best, with ``k_cand`` at most the number of other nodes.
+        Builds the graph; a copy of it is fitted. None uses ``GraphBuilder("gaussian", Perplexity(),
+        symmetrize="mean")``, which propagates labels best, with ``k_cand`` at most the number of other nodes.
     metric : {"cosine", "euclidean"} or None, default=None
         Metric of the default builder; None is cosine.
-    alpha : float in (0, 1), default=0.85
+    alpha : float in (0, 1), default=0.95
         Share of a node's score that comes from its neighbours; smaller values keep labels closer to their origin.
     max_rounds : int, default=200
         Largest number of rounds. If they suffice for the tolerance, conjugate gradients reach it in fewer.
     tol : float, default=1e-6
         Stop when no score is further than this from its limit.
-    calibrate : bool, default=False
-        Whether to scale every class by its share among the labels over its share of the scores of unlabelled nodes
-        (class mass normalisation). Only for labels that were drawn at random.
+    class_prior : {"uniform", "labels"}, (c,) array-like or None, default="uniform"
+        Expected share of each class. The scores of every class are scaled by it over the class's share of the scores of
+        unlabelled nodes (class mass normalisation). "labels" is the share among the labelled nodes; an array has the
+        order of `classes_`. None does not scale; use it if the sizes of the classes differ by a factor of 5 or more and
+        are unknown.
     graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         An existing graph, instead of `builder`. Then `fit` ignores X, which may be None, and new points cannot be
         classified.
@@ -323,7 +324,7 @@ class GraphClassifier(PointClassifier):
     reach_ : (n,) float64
         Sum of a node's scores: how much of all labels arrives there.
     class_prior_ : (c,) float64
-        Share of each class among the labelled nodes.
+        The class prior; with None, the share of each class among the labelled nodes.
     builder_ : GraphBuilder
         The fitted builder; absent if `graph` was given.
     n_rounds_ : int
@@ -351,10 +352,10 @@ class GraphClassifier(PointClassifier):
         builder: GraphBuilder | None = None,
         *,
         metric: str | None = None,
-        alpha: float = 0.85,
+        alpha: float = 0.95,
         max_rounds: int = 200,
         tol: float = 1e-6,
-        calibrate: bool = False,
+        class_prior: str | ArrayLike | None = "uniform",
         graph: Any = None,
     ):
         self.builder = builder
@@ -362,11 +363,11 @@ class GraphClassifier(PointClassifier):
         self.alpha = alpha
         self.max_rounds = max_rounds
         self.tol = tol
-        self.calibrate = calibrate
+        self.class_prior = class_prior
         self.graph = graph
 
     def default_builder(self) -> GraphBuilder:
-        return GraphBuilder("gaussian", Perplexity())
+        return GraphBuilder("gaussian", Perplexity(), symmetrize="mean")
 
     def fit(self, X: ArrayLike | None, y: ArrayLike) -> GraphClassifier:
         """Propagate the labels `y` over the graph of the rows of X.
@@ -381,7 +382,6 @@ class GraphClassifier(PointClassifier):
         -------
         self
         """
-        true_or_false(self.calibrate, "calibrate")
         if self.graph is None:
             vectors = self.check_vectors(X, reset=True)
             codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
@@ -393,6 +393,8 @@ class GraphClassifier(PointClassifier):
             self.__dict__.pop("builder_", None)  # of an earlier fit
             graph = open_graph(self.graph)
             codes = self.encode(y, graph.shape[0])
+        if self.class_prior is not None:
+            self.class_prior_ = self._check_prior()
         result = propagate(
             graph,
             codes,
@@ -411,7 +413,7 @@ class GraphClassifier(PointClassifier):
             )
         scores = result.scores
         self.n_rounds_ = result.rounds
-        if self.calibrate:
+        if self.class_prior is not None:
             scores = scores * self._class_factors(scores, codes)
         self.reach_ = scores.sum(axis=1)
         reached = self.reach_[:, None] > 0
@@ -431,8 +433,24 @@ class GraphClassifier(PointClassifier):
         # Not weighted by reach: on two real sets, nodes far from any label were as informative as others.
         return self.label_distributions_
 
+    def _check_prior(self) -> NDArray[np.float64]:
+        """Return the class prior as an array that sums to 1."""
+        c = len(self.classes_)
+        if isinstance(self.class_prior, str):
+            if self.class_prior not in ("labels", "uniform"):
+                raise ValueError(
+                    f"class_prior must be 'labels', 'uniform', an array or None; got {self.class_prior!r}."
+                )
+            return np.full(c, 1 / c) if self.class_prior == "uniform" else self.class_prior_
+        prior = real_array(self.class_prior, "class_prior")
+        if prior.shape != (c,) or not np.isfinite(prior).all() or (prior <= 0).any():
+            raise ValueError(
+                f"class_prior must have {c} positive numbers, one per class in classes_; got {self.class_prior!r}."
+            )
+        return prior / prior.sum()
+
     def _class_factors(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return each class's share among the labels over its share of the scores of unlabelled nodes."""
+        """Return each class's prior over its share of the scores of unlabelled nodes."""
         unlabeled = scores[codes < 0]
         total = unlabeled.sum(axis=1, keepdims=True)
         mass = np.divide(unlabeled, total, out=np.zeros_like(unlabeled), where=total > 0).sum(axis=0)

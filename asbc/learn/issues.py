@@ -124,7 +124,7 @@ def find_label_issues(source: Source, labels: ArrayLike, *, metric: str | None =
     >>> X = np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(8, 1, (50, 2))])
     >>> labels = np.repeat(["cat", "dog"], 50)
     >>> labels[7] = "dog"
-    >>> asbc.find_label_issues(X, labels, metric="euclidean")
+    >>> asbc.find_label_issues(asbc.GraphBuilder("gaussian", metric="euclidean").fit(X), labels)
     LabelIssues: 1 of 100 labels are doubtful
       node 7: dog -> cat, suspicion 1.000, weight 1.000
     """

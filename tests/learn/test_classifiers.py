@@ -20,7 +20,7 @@ from asbc.learn.vote import graph_vote, loo_predict
 from asbc.outofcore.driver import build_graph
 from asbc.storage import DamagedFileError
 
-CLASSIFIERS = [asbc.GraphClassifier(), asbc.GraphClassifier(calibrate=True, metric="euclidean"), asbc.NeighborVote()]
+CLASSIFIERS = [asbc.GraphClassifier(), asbc.GraphClassifier(class_prior=None, metric="euclidean"), asbc.NeighborVote()]
 UNAVOIDABLE = {
     "check_classifiers_classes": "its last step takes -1 for a class, except in estimators that scikit-learn itself "
     "lists as semi-supervised; here it means unlabelled",
@@ -52,7 +52,7 @@ def shown(digits):
 def test_it_is_propagation_on_the_builder_s_graph(digits, shown):
     X, y = digits
     builder = asbc.GraphBuilder("gaussian", asbc.Perplexity(), k_cand=20)
-    model = asbc.GraphClassifier(builder, alpha=0.7).fit(X, np.where(shown, y, -1))
+    model = asbc.GraphClassifier(builder, alpha=0.7, class_prior=None).fit(X, np.where(shown, y, -1))
     wanted = propagate(clone(builder).fit_transform(X), y, shown, alpha=0.7, accelerate=True)
     total = wanted.scores.sum(axis=1)
     np.testing.assert_allclose(model.label_distributions_, wanted.scores / total[:, None], rtol=1e-12)
@@ -102,14 +102,14 @@ def test_labels_of_any_kind(digits, shown, names, kind):
     np.testing.assert_array_equal(kind().fit(X, listed).predict(X[:50]), names[plain])
 
 
-def test_calibrated_classes_have_the_mass_of_the_labels(digits):
+def test_the_class_prior_sets_the_mass_of_the_classes(digits):
     X, y = digits
     rng = np.random.default_rng(0)
     keep = np.flatnonzero(rng.random(len(y)) < np.where(y < 5, 1.0, 0.3))  # classes of unequal size
     X, y = X[keep], y[keep]
     labels = np.where(rng.random(len(y)) < 0.15, y, -1)
-    model = asbc.GraphClassifier(calibrate=True).fit(X, labels)
-    plain = asbc.GraphClassifier().fit(X, labels)
+    model = asbc.GraphClassifier(class_prior="labels").fit(X, labels)
+    plain = asbc.GraphClassifier(class_prior=None).fit(X, labels)
     np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1)
 
     def mass(fitted):
@@ -121,6 +121,17 @@ def test_calibrated_classes_have_the_mass_of_the_labels(digits):
     assert np.abs(mass(model) - model.class_prior_).sum() < np.abs(mass(plain) - plain.class_prior_).sum()
     np.testing.assert_array_equal(model.transduction_[labels >= 0], labels[labels >= 0])
     np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1)
+    given = asbc.GraphClassifier(class_prior=5 * model.class_prior_).fit(X, labels)
+    np.testing.assert_allclose(given.label_distributions_, model.label_distributions_)
+    equal = [asbc.GraphClassifier(class_prior=prior).fit(X, labels) for prior in ("uniform", np.ones(10))]
+    np.testing.assert_allclose(equal[0].label_distributions_, equal[1].label_distributions_)
+    np.testing.assert_allclose(equal[0].class_prior_, 0.1)
+
+
+@pytest.mark.parametrize("prior", ["equal", [0.5, 0.5], np.zeros(10), [np.nan] * 10])
+def test_bad_class_priors(digits, shown, prior):
+    with pytest.raises(ValueError, match="class_prior must"):
+        asbc.GraphClassifier(class_prior=prior).fit(digits[0], np.where(shown, digits[1], -1))
 
 
 def test_a_graph_from_disk_or_in_memory(digits, shown, tmp_path):
@@ -201,7 +212,8 @@ def test_points_out_of_reach_get_the_shares_of_the_classes(kind):
         assert (model.loo_predictions_[40:] == -1).all()
     with pytest.warns(asbc.UnreachedWarning, match="1 of 1 points have no label in reach"):
         p = model.predict_proba([[1000.0, 1000.0, 1000.0]])
-    np.testing.assert_allclose(p, [[1 / 3, 2 / 3]])
+    np.testing.assert_allclose(p, [model.class_prior_])
+    np.testing.assert_allclose(p, [[1 / 2, 1 / 2]] if kind is asbc.GraphClassifier else [[1 / 3, 2 / 3]])
 
 
 def test_rounds_that_run_out_are_told(digits, shown):
