@@ -180,7 +180,7 @@ class LabelNoise(Task):
         weights = sample.weights(method)
         for kind, share, labels, moved in self._moves(sample, codes):
             start = time.perf_counter()
-            doubt = judge_labels(sample.neighbors, weights, labels).suspicion
+            doubt = 1.0 - judge_labels(sample.neighbors, weights, labels).quality
             seconds = sample.seconds(method) + time.perf_counter() - start
             yield _score(kind, share, moved[codes >= 0], doubt[codes >= 0], seconds)
 

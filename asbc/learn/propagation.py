@@ -1,4 +1,4 @@
-"""Label propagation on a graph."""
+"""Label propagation: which labels do the other nodes get, when a few labels spread along the edges of a graph?"""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagat
 from asbc.learn.labels import encode_labels
 from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, true_or_false, whole_number
 
-SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
+SCORE_BYTES = 256 * 2**20  # bytes of the scores that are iterated together, unless one strip per thread takes more
 
 
 @dataclass(frozen=True)
 class Propagation:
-    """The result of :func:`propagate`.
+    """The outcome of label propagation.
 
     Attributes
     ----------
     scores : (n, c) float64
         Score of each class at each node.
     predicted : (n,) int64
-        Code of the class with the best score; -1 where no label arrived. Ties go to the smaller code.
+        Number of the class with the best score; -1 where no label arrived. Of equal scores the smaller number wins.
     rounds : int
-        Number of rounds.
+        Rounds that were run, until the last class had converged.
     converged : bool
-        Whether the tolerance was reached.
+        Whether the tolerance was met before the rounds ran out.
 
     See Also
     --------
-    propagate : computes it.
+    propagate : gives it.
 
     Examples
     --------
@@ -63,12 +63,14 @@ def _flags(shown: Any, n: int) -> NDArray[np.bool_]:
 
 
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
-    """Return ``P = D^-1 W``: the graph with rows normalised, and those of labelled nodes zeroed.
+    """The matrix that spreads labels: the graph with rows normalised, and those of labelled nodes emptied.
+
+    In formulas ``P = D^-1 W``. Labelled nodes give their label to others and take none.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph W, not negative.
+        The graph W; entries of 0 or more.
     shown : (n,) bool
         Which nodes are labelled.
 
@@ -79,7 +81,7 @@ def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
 
     See Also
     --------
-    propagate : applies it repeatedly.
+    propagate : applies it again and again.
 
     Examples
     --------
@@ -110,44 +112,45 @@ def propagate(
     alpha: float = 0.85,
     max_rounds: int = 200,
     tol: float = 1e-6,
-    accelerate: bool = False,
+    hasten: bool = False,
 ) -> Propagation:
-    """Propagate labels over the graph.
+    """Spread the labels that are shown over the graph.
 
     Iterates ``F <- alpha P F + (1 - alpha) Y``, where F are the scores (n, c), P is the matrix of :func:`transition`,
-    and Y (n, c) has a 1 for the class of each labelled node.
+    and Y (n, c) has a 1 for the class of each shown node.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        Not negative.
+        The graph; entries of 0 or more.
     codes : (n,) int
-        Class code of each node, from 0. Only those of labelled nodes are read.
+        Class number of each node, from 0. Only those of shown nodes are read.
     shown : (n,) bool
-        The labelled nodes.
+        The nodes whose label is known.
     n_classes : int or None, default=None
-        Columns of the scores; None is the largest code plus 1.
+        Columns of the scores; None takes the largest class number plus 1.
     alpha : float, default=0.85
-        Share of a node's score that comes from its neighbours, between 0 and 1.
+        How far labels carry, between 0 and 1: the share of a node's score that comes from its neighbours.
     max_rounds : int, default=200
-        Largest number of rounds.
+        Rounds at most.
     tol : float, default=1e-06
         Stop when no score is farther than this from its limit; 0 runs every round. Each round shrinks the distance to
         the limit by alpha, so after a largest change of c it is at most ``c alpha / (1 - alpha)``.
-    accelerate : bool, default=False
-        Whether to approach the limit by conjugate gradients first, in about a third of the rounds, and to finish with
-        rounds of the formula. Has no effect if the graph is not symmetric, or if some scores are as small as the
-        tolerance.
+    hasten : bool, default=False
+        Go near the same limit by conjugate gradients first, in about a third of the rounds, if the graph is symmetric;
+        rounds of the formula then begin there, and end at the same tolerance. Where the graph is not symmetric, where
+        the rounds do not suffice, or where a node's scores are so small that the tolerance would drown them, all rounds
+        are those of the formula.
 
     Returns
     -------
     Propagation
-        Scores, best class of each node, and whether the rounds converged.
+        The scores, the best class of each node, and whether the rounds converged.
 
     See Also
     --------
-    propagation_hits : compares the result with the true labels.
-    asbc.learn.labels.reveal : chooses labelled nodes.
+    propagation_hits : compares the outcome with the true labels.
+    asbc.learn.labels.reveal : chooses the nodes whose label is shown.
 
     Examples
     --------
@@ -162,15 +165,89 @@ def propagate(
     """
     graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
     P, change = transition(graph, shown), _last_change(alpha, tol)
-    if true_or_false(accelerate, "accelerate") and tol > 0 and _symmetric(graph):
+    if true_or_false(hasten, "hasten") and tol > 0 and _symmetric(graph):
         found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
-        if found.converged and not _too_small(graph, shown, found.scores, tol):
+        if found.converged and not _drowned(graph, shown, found.scores, tol):
             return found
     return _iterate(P, codes, shown, c, alpha, max_rounds, change)
 
 
+def propagated_classes(
+    graph: Any,
+    codes: NDArray[np.int64],
+    shown: NDArray[np.bool_],
+    *,
+    n_classes: int | None = None,
+    alpha: float = 0.85,
+    max_rounds: int = 200,
+    tol: float = 1e-6,
+) -> NDArray[np.int64]:
+    """The class that :func:`propagate` predicts for each node, found in less time if the graph is symmetric.
+
+    Rounds that are hastened, and those of the formula, both end no further than `tol` from the same limit. Where one
+    class leads by more than twice that, both predict it. The formula's rounds are run only for the classes that may
+    still win somewhere else.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse matrix
+        The graph; entries of 0 or more.
+    codes : (n,) int
+        Class number of each node, from 0. Only those of shown nodes are read.
+    shown : (n,) bool
+        The nodes whose label is known.
+    n_classes : int or None, default=None
+        How many classes there are; None takes the largest class number plus 1.
+    alpha : float, default=0.85
+        How far labels carry, between 0 and 1.
+    max_rounds : int, default=200
+        Rounds at most.
+    tol : float, default=1e-06
+        Rounds stop when no score is farther than this from its limit; 0 runs every round.
+
+    Returns
+    -------
+    (n,) int64
+        Class number; -1 where no label arrived.
+
+    See Also
+    --------
+    propagate : gives the scores as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.learn.propagation import propagated_classes
+    >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
+    >>> propagated_classes(W, np.array([0, 0, 1, 1]), np.array([True, False, False, True]))
+    array([0, 0, 1, 1])
+    """
+    graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
+    P, change = transition(graph, shown), _last_change(alpha, tol)
+    # The change of a score falls by alpha each round, and is alpha (1 - alpha) at first, so this many rounds suffice.
+    suffice = tol > 0 and alpha ** (max_rounds - 1) * (1.0 - alpha) < change
+    if not suffice or not _symmetric(graph):
+        return _iterate(P, codes, shown, c, alpha, max_rounds, change).predicted
+    found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
+    if not found.converged:
+        return _iterate(P, codes, shown, c, alpha, max_rounds, change).predicted
+    best = found.scores.max(axis=1)
+    lead = 2.0 * tol + 1e-12  # the latter for rounding
+    rival = found.scores >= (best - lead)[:, None]
+    doubtful = (rival.sum(axis=1) > 1) | (best <= lead)
+    if (best <= lead).any():
+        doubtful &= _reached(graph, shown)
+    if doubtful.any():
+        strips = np.unique(np.flatnonzero(rival[doubtful].any(axis=0)) // CLASSES_PER_STRIP)
+        scores = _iterate(P, codes, shown, c, alpha, max_rounds, change, strips=strips).scores[doubtful]
+        scores[~rival[doubtful]] = -1.0
+        found.predicted[doubtful] = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
+    return found.predicted
+
+
 def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
-    """Return graph, codes, flags, number of classes and of rounds, after a check of all arguments."""
+    """Graph, class numbers, flags, number of classes and of rounds, after a check of all arguments."""
     graph = square_graph(graph)
     n = int(graph.shape[0])
     shown = _flags(shown, n)
@@ -198,7 +275,7 @@ def _degree(graph: sp.csr_array) -> NDArray[np.float64]:
 
 
 def _last_change(alpha: float, tol: float) -> float:
-    """Return the change per round below which scores are at most `tol` from their limit."""
+    """The change of the scores below which they are no further than `tol` from their limit."""
     return tol / max(1.0, alpha / (1.0 - alpha))
 
 
@@ -207,29 +284,32 @@ def _symmetric(graph: sp.csr_array) -> bool:
     return all(np.array_equal(getattr(graph, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
 
 
-def _too_small(graph: sp.csr_array, shown: NDArray[np.bool_], scores: NDArray[np.float64], tol: float) -> bool:
-    """Return whether a node that a label reaches has scores as small as the error."""
+def _drowned(graph: sp.csr_array, shown: NDArray[np.bool_], scores: NDArray[np.float64], tol: float) -> bool:
+    """Whether some node that a label reaches has scores no larger than errors might be."""
     weak = scores.max(axis=1) < 100 * tol
     return bool(weak.any() and _reached(graph, shown)[weak].any())
 
 
 def _reached(graph: sp.csr_array, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which nodes are connected to a label, (n,) bool."""
+    """(n,) bool: whether a way leads from some label to a node."""
     member = connected_components(graph, directed=False)[1]
     return np.isin(member, member[shown])
 
 
-def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Propagation:
-    """Run rounds until no score changes by more than `wanted`; given the `degree`, accelerated ones."""
+def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None, strips=None) -> Propagation:
+    """Rounds until none changes a score of the (n, c) by as much as is `wanted`; with the `degree`, hastened ones.
+
+    Of the `strips` alone, if these numbers are given; the scores of all other classes are then 0.
+    """
     n = P.shape[0]
     seen = np.flatnonzero(shown)
     scores = np.zeros((n, c))
     most, converged = 0, True
-    strips = np.arange(-(-c // CLASSES_PER_STRIP))
-    # Classes are independent, so only some strips of them are in memory at a time.
+    every = np.arange(-(-c // CLASSES_PER_STRIP)) if strips is None else strips
+    # Classes do not mix, so some strips of them are worked on at a time: beyond the scores, memory does not go with c.
     together = max(numba.get_num_threads(), SCORE_BYTES // (n * CLASSES_PER_STRIP * 8))
-    for low in range(0, len(strips), together):
-        turn = strips[low : low + together]
+    for low in range(0, len(every), together):
+        turn = every[low : low + together]
         source = np.zeros((len(turn), n, CLASSES_PER_STRIP))
         mine = seen[np.isin(codes[seen] // CLASSES_PER_STRIP, turn)]
         place = np.searchsorted(turn, codes[mine] // CLASSES_PER_STRIP)
@@ -237,7 +317,7 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
         matrix = P.indptr, P.indices, P.data, alpha
         begin, before = None, 0
         if degree is not None:
-            # A little further than needed, because of single precision.
+            # A little further than wanted: single precision may be off by some of it.
             begin, before = conjugate_strips(*matrix, degree, source, max_rounds - 1, 0.85 * wanted)
         limits, rounds, change = propagate_strips(*matrix, source, max_rounds - before, wanted, begin)
         for number, strip in zip(turn, limits, strict=True):
@@ -251,29 +331,30 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
 def propagation_hits(
     graph: Any, labels: ArrayLike, shown: NDArray[np.bool_], **options: Any
 ) -> tuple[NDArray[np.bool_], Propagation]:
-    """Return which nodes label propagation predicts correctly.
+    """Which nodes label propagation gets right.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        Not negative.
+        The graph; entries of 0 or more.
     labels : (n,) sequence
-        The true label of each node.
+        The true label of each node, of any kind.
     shown : (n,) bool
-        The labelled nodes.
+        The nodes whose label propagation sees.
     **options
         The options `alpha`, `max_rounds` and `tol` of :func:`propagate`.
 
     Returns
     -------
     hits : (n,) bool
-        False where no label arrives. Use it on ``~shown`` only.
+        Whether each node got its own label; a node that no label reached did not. Count it on ``~shown`` only.
     result : Propagation
-        The result of :func:`propagate`.
+        What :func:`propagate` gave.
 
     See Also
     --------
-    asbc.learn.vote.loo_hits : the same for the vote of neighbours.
+    propagate : the propagation itself.
+    asbc.learn.vote.loo_hits : the same question for the vote of a node's neighbours.
 
     Examples
     --------

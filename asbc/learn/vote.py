@@ -1,4 +1,4 @@
-"""Leave-one-out vote: predict each node from the weighted labels of its neighbours."""
+"""Leave-one-out vote: does the weighted vote of a node's neighbours give the node's own label?"""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_ro
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the class that the neighbours of each node vote for; its own label is never used.
+    """The class that the neighbours of each node vote for, by their weights; the node's own label is never used.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node, nearest first, without the node itself.
+        Neighbours of each node by rising distance, the node itself not among them.
     weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
+        Weight of each neighbour, 0 or more; rows need not be normalised.
     codes : (n,) int
-        Class codes from 0; -1 for an unlabelled node, which does not vote.
+        Class numbers from 0; -1 for a node without a label, which does not vote.
 
     Returns
     -------
     (n,) int64
-        Class code; -1 where no neighbour votes. A tie goes to the class of the nearest voter.
+        Class number; -1 where nobody votes. A tie goes to the class of the nearest voter.
 
     See Also
     --------
@@ -53,25 +53,26 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
 
 
 def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return which nodes the leave-one-out vote predicts correctly; an empty row counts as wrong.
+    """Which nodes the leave-one-out vote gets right; an empty row counts as wrong.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node, nearest first, without the node itself.
+        Neighbours of each node by rising distance, the node itself not among them.
     weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
+        Weight of each neighbour, 0 or more; rows need not be normalised.
     labels : (n,) sequence
-        The label of each node. A class with a single node causes a warning, because no other node can vote for it.
+        The label of each node, of any kind. There is a warning where a class has one node: nobody can vote for it.
 
     Returns
     -------
     (n,) bool
+        Whether the neighbours of each node vote for its own label.
 
     See Also
     --------
-    loo_predict : the predicted class.
-    loo_accuracy : their share.
+    loo_predict : the class that is voted for.
+    loo_accuracy : the share of hits.
 
     Examples
     --------
@@ -95,25 +96,25 @@ def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) ->
 
 
 def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
-    """Return the leave-one-out accuracy of the vote.
+    """The share of nodes whose neighbours vote for their own label.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node, nearest first, without the node itself.
+        Neighbours of each node by rising distance, the node itself not among them.
     weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
+        Weight of each neighbour, 0 or more; rows need not be normalised.
     labels : (n,) sequence
-        The label of each node.
+        The label of each node, of any kind.
 
     Returns
     -------
     float
-        A node with an empty row counts as wrong.
+        Within [0, 1]; a node with an empty row counts as wrong.
 
     See Also
     --------
-    loo_hits : the result per node.
+    loo_hits : which nodes they are.
 
     Examples
     --------
@@ -127,28 +128,29 @@ def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike
 
 
 def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:
-    """Return the class that each node's neighbours in a graph vote for; its own label is never used.
+    """Class that the weighted vote of each node's neighbours in a graph gives; its own label is never used.
 
-    Unlike :func:`loo_predict` it uses the symmetrised graph, in which nodes also vote for those that have them as
-    neighbours.
+    Unlike :func:`loo_predict` it takes the symmetrised graph, in which a node hears also those that have it among their
+    own neighbours.
 
     Parameters
     ----------
     graph : (n, n) CSR array
-        Without self loops, not negative.
+        Without self loops, entries 0 or more.
     codes : (n,) int
-        Class codes from 0; -1 for a node that does not vote.
+        Class numbers from 0; -1 for a node that does not vote.
     block : int, default=65536
-        Nodes at a time; bounds memory.
+        Nodes at a time; bounds the memory.
 
     Returns
     -------
     predicted : (n,) int64
-        Class code; -1 where no neighbour votes. A tie goes to the smaller code.
+        Class number; -1 where nobody votes. A tie goes to the smaller class number: a graph does not keep who is
+        nearest.
 
     See Also
     --------
-    loo_predict : the vote of a node's row.
+    loo_predict : the vote of a node's own row.
 
     Examples
     --------

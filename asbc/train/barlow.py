@@ -1,4 +1,4 @@
-"""Barlow Twins: features of two views agree one by one, and are uncorrelated with each other."""
+"""Barlow Twins: the features of two views are to agree one by one, and not to repeat each other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,26 @@ class BarlowTwins(Method):
     hidden : int, default=2048
         Width of the projector's two hidden layers.
     out : int, default=2048
-        Width of the projector's output.
+        Width of what the projector gives.
     redundancy : float, default=0.0051
-        Weight of the correlations between different features.
+        How much the correlation of different features counts.
     scale : float, default=0.1
-        Factor of the loss.
+        The loss is multiplied by it.
     **kwargs
         See `asbc.train.Method`.
 
+    See Also
+    --------
+    VICReg : also asks that every feature varies.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import BarlowTwins, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = BarlowTwins(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     def __init__(

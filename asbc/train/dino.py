@@ -1,4 +1,4 @@
-"""DINO: predict to which prototypes a momentum network assigns the other view."""
+"""DINO: guess to which prototypes a slow second network assigns the other view."""
 
 from __future__ import annotations
 
@@ -22,22 +22,34 @@ class DINO(MomentumMethod):
     out : int, default=256
         Width of the head's bottleneck.
     prototypes : int, default=4096
-        Number of prototypes.
+        What images are assigned to.
     batch_norm : bool, default=False
         Whether the head has batch norms.
     student_temperature : float, default=0.1
-        Of the student.
+        Of the network that learns.
     teacher_temperature : float, default=0.07
-        Of the teacher after the warm-up.
+        Of the slow network, after the warm-up.
     warmup_teacher_temperature : float, default=0.04
-        Of the teacher at the start.
+        Of the slow network, at the start.
     warmup_teacher_epochs : int, default=50
-        Epochs in which the teacher's temperature rises.
+        While that temperature rises.
     frozen_epochs : int, default=1
-        Epochs in which the prototypes are not updated.
+        While the prototypes stay as they are.
     **kwargs
         See `asbc.train.MomentumMethod`.
 
+    See Also
+    --------
+    BYOL : also follows a slow network, and guesses its features.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import DINO, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = DINO(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, prototypes=32)
+    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
+    True
     """
 
     smallest_batch = 1
@@ -57,10 +69,10 @@ class DINO(MomentumMethod):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if batch_norm:  # needs more than one image
+        if batch_norm:  # of the head, which has nothing to compare a single image with
             self.smallest_batch = 2
         self.head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm, frozen_epochs)
-        # Created and loaded, since torch cannot copy a layer with weight norm.
+        # Made anew and filled, for torch cannot copy a layer with weight norm.
         self.momentum_head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm)
         self.momentum_head.load_state_dict(self.head.state_dict())
         self.momentum_head.requires_grad_(False)
