@@ -17,17 +17,14 @@ from .bandwidth import (
 from .builder import GraphBuilder
 from .dimension import Dimension, dim_mst, levina_bickel, two_nn
 from .graph import to_graph
-from .learn.classifier import GraphClassifier
+from .learn.classifiers import GraphClassifier, NeighborVote, UnreachedWarning, UnseenClassWarning
 from .learn.describe import Description, describe
 from .learn.duplicates import Duplicates, find_duplicates
 from .learn.issues import LabelIssues, find_label_issues
-from .learn.neighbor_vote import NeighborVote
-from .learn.points import UnreachedWarning, UnseenClassWarning
 from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from .outofcore.driver import build_graph
 from .outofcore.folder import load_graph, load_nodes, load_rows
 from .rows import row_weights
-from .runs.results import collect
 from .validation import normalize
 from .version import __version__
 from .weights import (
@@ -75,7 +72,6 @@ __all__ = [
     "Weights",
     "__version__",
     "build_graph",
-    "collect",
     "describe",
     "dim_mst",
     "effective_rank",

@@ -31,6 +31,7 @@ from asbc.validation import (
     normalize,
     one_of,
     plain_array,
+    row_index,
     seed_number,
     true_or_false,
     whole_number,
@@ -188,6 +189,7 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         self.neighbors_ = neighbors
         self.graph_ = to_graph(neighbors, solved.weights, symmetrize=self.symmetrize)
         self.vectors_ = vectors
+        self.index_ = row_index(X)
         return self
 
     def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:

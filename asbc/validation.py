@@ -89,6 +89,12 @@ def plain_array(X: Any, name: str = "X") -> Any:
     return X
 
 
+def row_index(X: Any) -> Any:
+    """Return the index of a pandas object, and None for anything else."""
+    index = getattr(X, "index", None)
+    return index if hasattr(index, "get_indexer") else None
+
+
 def real_array(values: Any, name: str) -> NDArray[np.float64]:
     """Return `values` as an array of float64; refuse masked entries and anything but real numbers."""
     values = plain_array(values, name)

@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import asbc
-from asbc.embeddings.sources import Clinc100
+from asbc.embeddings.bundled import Clinc100
 from asbc.report.style import BLUE, GREEN, INK, MUTED, ORANGE, RED, style
 
 X = asbc.normalize(Clinc100().load().vectors)

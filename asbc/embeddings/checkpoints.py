@@ -1,80 +1,144 @@
-"""The encoder in a checkpoint: of solo-learn, lightly, stable-pretraining, or plain weights of torchvision or timm."""
+"""Encoders from files of weights: solo-learn, lightly, stable-pretraining, torchvision and timm.
+
+A file of weights is read without running code in it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import pickle
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
-from torchvision.models.resnet import Bottleneck
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.transforms import v2
 
-from asbc.checksums import json_crc32
-from asbc.embeddings.backbones import FULL, RESNETS, resnet
-from asbc.embeddings.types import Encoder
-from asbc.embeddings.weights import describe_parts, load_strictly, read_weights, state_dict_of, take_part
+from asbc.storage import CHECKSUM_KEY, json_checksum, open_regular
 
-# solo-learn embeds CIFAR-10 and CIFAR-100 alike with these, whatever it used to train.
+# solo-learn embeds CIFAR-10 and CIFAR-100 with these values, whatever it used for training.
 CIFAR_SCALE = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.243, 0.261)}
-_STL10 = {"mean": (0.4914, 0.4823, 0.4466), "std": (0.247, 0.243, 0.261)}
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_STL10_SCALE = {"mean": (0.4914, 0.4823, 0.4466), "std": (0.247, 0.243, 0.261)}
+_IMAGENET_SCALE = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
+# Block type and number of blocks in the four layers.
+RESNETS: dict[str, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
+    "resnet10": (BasicBlock, (1, 1, 1, 1)),
+    "resnet18": (BasicBlock, (2, 2, 2, 2)),
+    "resnet34": (BasicBlock, (3, 4, 6, 3)),
+    "resnet50": (Bottleneck, (3, 4, 6, 3)),
+    "resnet101": (Bottleneck, (3, 4, 23, 3)),
+}
+STANDARD_WIDTH = 64  # channels of the first layer in all published ResNets
+_RESNET_ARGUMENTS = set(inspect.signature(ResNet.__init__).parameters) - {"self", "block", "layers"}
 _VIT_WIDTH = {"vit_tiny": 192, "vit_small": 384, "vit_base": 768}
-# Whether blocks are bottlenecks, and how many there are in the four layers.
-_RESNET_BLOCKS = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
 _BACKBONES = (*RESNETS, *_VIT_WIDTH)
-_HEADS = ("fc.", "head.")  # classifiers, which are not wanted
+_CLASSIFIERS = ("fc.", "head.")
+# Every ResNet or ViT has one of these weights; what precedes it is the prefix of an encoder.
+_ENCODER_MARKS = ("layer1.0.conv1.weight", "patch_embed.proj.weight")
+MAX_ARGS_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A model together with the preparation of its images.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Maps images of shape (b, 3, h, w) to features of shape (b, d).
+    transform : callable
+        Maps a PIL image to a tensor of shape (3, h, w).
+    image_size : tuple of int
+        The ``(h, w)`` that the model needs; images of another size are refused.
+    architecture : str
+        Everything except weights and transform that determines the features. The store uses it to distinguish encoders.
+    origin : str
+        Where the weights come from, for the record.
+
+    See Also
+    --------
+    EncoderSource : embeds images with an encoder.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torchvision.transforms import v2
+    >>> from asbc.embeddings import Encoder
+    >>> model = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    >>> transform = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    >>> encoder = Encoder(model, transform, (8, 8), architecture="mean colour", origin="none")
+    >>> encoder.model(torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 3])
+    """
+
+    model: nn.Module
+    transform: Callable[[Any], Tensor]
+    image_size: tuple[int, int]
+    architecture: str
+    origin: str
+
+    def weights_hash(self) -> str:
+        """Return the SHA-256 of names, shapes and values of all parameters and buffers."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
 
 def read_checkpoint(
     path: str | Path, trust_checkpoint: bool = False, prefix: str | None = None, padding: int | None = None
 ) -> Encoder:
-    """The encoder of a checkpoint.
+    """Return the encoder of a checkpoint.
 
     Parameters
     ----------
     path : path
-        A folder with ``args.json`` and one ``.ckpt`` file, as solo-learn writes it, or a file of weights. Where no
-        ``args.json`` lies beside it, the architecture is read off the weights; where they do not show it, that is
-        an error.
+        A folder with ``args.json`` and one ``.ckpt`` file, as solo-learn and ``asbc-pretrain`` write it, or a file of
+        weights. Without ``args.json`` the architecture is inferred from the weights; if that is ambiguous, it is an
+        error.
     trust_checkpoint : bool, default=False
-        Unpickle whatever the file holds. That can run any code: only for files of people you trust.
+        Unpickle everything in the file. That can run any code: only for files from people you trust.
     prefix : str, optional
-        What the names of the encoder's weights start with, such as ``"backbone."`` or ``"student_backbone."``. By
-        default ``backbone.``, ``encoder.``, or the only ResNet or ViT of the file.
+        Prefix of the encoder's weights, such as ``"backbone."`` or ``"student_backbone."``. By default ``backbone.``,
+        ``encoder.``, or the only ResNet or ViT of the file.
     padding : {1, 2}, optional
-        Of a first convolution of 3 x 3, which weights do not show: 2 in solo-learn, 1 in most other programs. Not
-        needed for checkpoints of solo-learn.
+        Padding of a 3 x 3 first convolution, which weights do not show: 2 in solo-learn, 1 in most other programs. Not
+        needed for checkpoints of solo-learn and ``asbc-pretrain``.
     """
     file, args_file = _find_checkpoint(Path(path).expanduser())
-    whole = state_dict_of(read_weights(file, trust_checkpoint), file)
-    state = take_part(whole, prefix, file)
-    state = {key: value for key, value in state.items() if not key.startswith(_HEADS)}
-    parts = {key.split(".")[0] for key in whole}
-    args = _read_args(args_file) if args_file else _guess_args(state, parts, file, describe_parts(whole))
-    name, dataset = args["backbone"], args["dataset"]
+    everything = state_dict_of(read_weights(file, trust_checkpoint), file)
+    state = select_weights(everything, prefix, file)
+    state = {key: value for key, value in state.items() if not key.startswith(_CLASSIFIERS)}
+    networks = {key.split(".")[0] for key in everything}
+    args = _read_args(args_file) if args_file else _infer_args(state, networks, file, list_prefixes(everything))
+    name, dataset, own = args["backbone"], args["dataset"], args["asbc"]
     if name not in _BACKBONES:
         raise ValueError(f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
-    own = args["asbc"]  # what asbc-pretrain notes beside solo-learn's arguments
-    cifar = own["padding"] is not None if own else dataset in ("cifar10", "cifar100")
-    if own and cifar and padding is None:
+    cifar_stem = own["padding"] is not None if own else dataset in ("cifar10", "cifar100")
+    if own and cifar_stem and padding is None:
         padding = own["padding"]
-    if name.startswith("resnet") and cifar and padding is None:
-        # Every method of solo-learn has a classifier beside the backbone.
-        if not args_file and "classifier" not in parts:
+    if name.startswith("resnet") and cifar_stem and padding is None:
+        if not args_file and "classifier" not in networks:  # every method of solo-learn has a classifier
             raise ValueError(
-                f"{file}: these weights do not show the padding of the first convolution (3 x 3), and with the wrong "
-                "one the features are wrong; padding=2 is solo-learn's, padding=1 stable-pretraining's and most others'"
+                f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
+                "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
             )
         padding = 2
     try:
         model = (
-            resnet(name, padding if cifar else None, **args["kwargs"])
+            resnet(name, padding if cifar_stem else None, **args["kwargs"])
             if name.startswith("resnet")
             else _vit(name, args["method"], args["kwargs"], state)
         )
@@ -82,19 +146,26 @@ def read_checkpoint(
         raise ValueError(
             f"{args_file or file}: {name} does not take the arguments {args['kwargs']} ({error})"
         ) from error
-    load_strictly(model, state, f"{file} as {name}" + (f" (what {args_file.name} says)" if args_file else ""))
-    size, architecture = None, f"{name}, {'CIFAR' if cifar else 'ImageNet'} stem"
-    architecture += f", width {args['kwargs']['width']}" if args["kwargs"].get("width", FULL) != FULL else ""
-    if cifar and padding == 1:
+    load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
+    size, architecture = None, f"{name}, {'CIFAR' if cifar_stem else 'ImageNet'} stem"
+    if args["kwargs"].get("width", STANDARD_WIDTH) != STANDARD_WIDTH:
+        architecture += f", width {args['kwargs']['width']}"
+    if cifar_stem and padding == 1:
         architecture += ", padding 1"
     if isinstance(model, VisionTransformer):
-        size, architecture = model.patch_embed.img_size[0], f"{name}, {_heads(name, args['method'])} heads"
+        size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(name, args['method'])} heads"
     if own:
         transform, size = plain_view(own["image_size"], own["mean"], own["std"]), own["image_size"]
     else:
         transform, size = _transform(dataset, size)
-    origin = f"checkpoint {file.name}" + (f", part {prefix}" if prefix else "")
+    origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
+
+
+def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
+    """Return the transform of ``asbc-pretrain`` for embedding: the central `size` x `size` pixels, no augmentation."""
+    steps = [v2.ToImage(), v2.Resize(size), v2.CenterCrop(size), v2.ToDtype(torch.float32, scale=True)]
+    return v2.Compose([*steps, v2.Normalize(list(mean), list(std))])
 
 
 def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
@@ -103,23 +174,27 @@ def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
     if path.is_dir():
         files = sorted(path.glob("*.ckpt"))
         if len(files) != 1:
-            listed = ", ".join(file.name for file in files) or "none"
-            raise ValueError(f"{path}: one .ckpt file is wanted in the folder, got {listed}; give the file itself")
+            found = ", ".join(file.name for file in files) or "none"
+            raise ValueError(f"{path}: expected one .ckpt file in the folder, got {found}; give the file itself")
         if not (path / "args.json").is_file():
-            raise ValueError(f"{path}: args.json is missing beside {files[0].name}; give the file to do without it")
+            raise ValueError(f"{path}: args.json is missing; give {files[0].name} itself to do without it")
         return files[0], path / "args.json"
-    beside = path.parent / "args.json"
-    return path, beside if beside.is_file() else None
+    args = path.parent / "args.json"
+    return path, args if args.is_file() else None
 
 
 def _read_args(path: Path) -> dict[str, Any]:
-    """Backbone, its arguments, method and data set from an ``args.json`` of any solo-learn version."""
+    """Return backbone, its arguments, method and data set from an ``args.json`` of any solo-learn version."""
     try:
-        args = json.loads(path.read_text())
-        said = args.pop("check", None)  # asbc-pretrain writes it, solo-learn does not
-        if said is not None and said != json_crc32(args):
+        with open_regular(path) as file:
+            content = file.read(MAX_ARGS_BYTES + 1)
+        if len(content) > MAX_ARGS_BYTES:
+            raise ValueError(f"larger than {MAX_ARGS_BYTES} bytes")
+        args = json.loads(content)
+        expected = args.pop(CHECKSUM_KEY, None)  # asbc-pretrain writes it, solo-learn does not
+        if expected is not None and expected != json_checksum(args):
             raise ValueError("its checksum differs")
-        backbone = args.get("backbone", args.get("encoder"))  # it was "encoder" before 1.0.3
+        backbone = args.get("backbone", args.get("encoder"))  # "encoder" before solo-learn 1.0.3
         if isinstance(backbone, Mapping):
             name, kwargs = backbone["name"], dict(backbone.get("kwargs") or {})
         else:
@@ -127,41 +202,60 @@ def _read_args(path: Path) -> dict[str, Any]:
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
         own = args.get("asbc")
         if own is not None:
-            own = {key: own[key] for key in ("padding", "image_size", "mean", "std")}
+            own = _own_args(own)
+        if not isinstance(name, str) or not isinstance(dataset, str):
+            raise TypeError("backbone and dataset must be strings")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        reason = shorten(first_line(error))
         raise ValueError(
-            f"{path}: damaged, or not an args.json of solo-learn ({type(error).__name__}: {error})"
+            f"{path}: damaged, or not an args.json of solo-learn ({type(error).__name__}: {reason})"
         ) from error
     kwargs.pop("cifar", None)  # follows from the data set
     return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method"), "asbc": own}
 
 
-def _guess_args(state: Mapping[str, Tensor], parts: set[str], file: Path, described: str) -> dict[str, Any]:
-    """The same, read off the backbone's weights and the names of the other parts of the checkpoint."""
+def _own_args(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that ``asbc-pretrain`` adds to ``args.json``, after checking their types."""
+    size, padding = own["image_size"], own["padding"]
+    if type(size) is not int or not 1 <= size <= 4096:
+        raise ValueError(f"image_size must be between 1 and 4096, got {size!r}")
+    if padding is not None and (type(padding) is not int or not 0 <= padding <= 3):
+        raise ValueError(f"padding must be between 0 and 3 or null, got {padding!r}")
+    scale = {key: [float(value) for value in own[key]] for key in ("mean", "std")}
+    if any(len(values) != 3 or not all(map(math.isfinite, values)) for values in scale.values()):
+        raise ValueError("mean and std must have three finite numbers")
+    if min(scale["std"]) <= 0:
+        raise ValueError("std must be positive")
+    return {"image_size": size, "padding": padding, **scale}
+
+
+def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, prefixes: str) -> dict[str, Any]:
+    """Return the same as `_read_args`, from the shapes of weights and the names of the checkpoint's other networks."""
     if "cls_token" in state and "pos_embed" in state:
         width = state["cls_token"].shape[-1]
-        name = next((name for name, wanted in _VIT_WIDTH.items() if wanted == width), f"ViT of width {width}")
-        method = "mae" if "decoder" in parts else None
-        # Heads leave no trace in a ViT's weights. MAE has a decoder to be known by; MoCo v3 looks like BYOL.
-        if {"predictor", "momentum_projector"} <= parts and name != "vit_base":
+        name = next((name for name, known in _VIT_WIDTH.items() if known == width), f"ViT of width {width}")
+        # Weights do not show the number of heads. MAE has a decoder; MoCo v3 has the same networks as BYOL.
+        if {"predictor", "momentum_projector"} <= networks and name != "vit_base":
             raise ValueError(
-                f"{file}: these weights do not show how many heads the ViT has (12 if MoCo v3 trained it, fewer if "
-                "BYOL did), and with the wrong number the features are wrong; args.json is wanted beside the file"
+                f"{file}: the weights do not show the number of heads of the ViT (12 for MoCo v3, fewer for BYOL), "
+                "which changes the features; put args.json next to the file"
             )
         dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
+        method = "mae" if "decoder" in networks else None
         return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": method, "asbc": None}
     if "conv1.weight" in state:
-        deep = "layer1.0.conv3.weight" in state
+        bottleneck = "layer1.0.conv3.weight" in state
         blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
-        # Blocks of no known ResNet: what is missing or too much comes out when the weights are loaded.
-        name = _RESNET_BLOCKS.get((deep, blocks), "resnet50" if deep else "resnet18")
+        known = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
+        # For unknown numbers of blocks, loading the weights reports what is missing or left over.
+        name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
         dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"
         width = state["conv1.weight"].shape[0]
-        kwargs = {} if width == FULL else {"width": width}
+        kwargs = {} if width == STANDARD_WIDTH else {"width": width}
         return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": None, "asbc": None}
     raise ValueError(
-        f"{file}: these are neither a ResNet's nor a ViT's weights (first: {', '.join(list(state)[:3])}); "
-        f"supported are {', '.join(_BACKBONES)}. {described}"
+        f"{file}: neither a ResNet nor a ViT (first weights: {shorten_all(list(state)[:3])}); "
+        f"supported are {', '.join(_BACKBONES)}. {prefixes}"
     )
 
 
@@ -169,39 +263,258 @@ def _vit(name: str, method: str | None, kwargs: Mapping[str, Any], state: Mappin
     sizes = {}
     if "patch_embed.proj.weight" in state and "pos_embed" in state:
         sizes = {"patch_size": state["patch_embed.proj.weight"].shape[-1], "img_size": _vit_image_size(state)}
-    return VisionTransformer(
-        **{**sizes, **kwargs},
-        embed_dim=_VIT_WIDTH[name],
-        depth=12,
-        num_heads=_heads(name, method),
-        num_classes=0,
-    )
+    heads = _vit_heads(name, method)
+    fixed = {"embed_dim": _VIT_WIDTH[name], "depth": 12, "num_heads": heads, "num_classes": 0}
+    return VisionTransformer(**{**sizes, **kwargs}, **fixed)
 
 
-def _heads(name: str, method: str | None) -> int:
-    # solo-learn gives the ViTs of these two methods 12 heads whatever their width; weights do not show it.
+def _vit_heads(name: str, method: str | None) -> int:
+    # solo-learn gives ViTs of any width 12 heads for these two methods; weights do not show it.
     return 12 if method in ("mocov3", "mae") else _VIT_WIDTH[name] // 64
 
 
 def _vit_image_size(state: Mapping[str, Tensor]) -> int:
-    patches = state["pos_embed"].shape[1] - 1  # one token is the class token
+    patches = state["pos_embed"].shape[1] - 1  # without the class token
     return math.isqrt(patches) * state["patch_embed.proj.weight"].shape[-1]
 
 
-def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
-    """An image as an encoder of asbc-pretrain sees it: `size` x `size` pixels of its middle, no chance in it."""
-    steps = [v2.ToImage(), v2.Resize(size), v2.CenterCrop(size), v2.ToDtype(torch.float32, scale=True)]
-    return v2.Compose([*steps, v2.Normalize(list(mean), list(std))])
-
-
 def _transform(dataset: str, size: int | None) -> tuple[Callable[[Any], Tensor], int]:
-    """How the images of a data set are prepared when they are embedded, and their size then."""
+    """Return how images of a data set are prepared for embedding, and their size."""
     to_tensor = (v2.ToImage(), v2.ToDtype(torch.float32, scale=True))
     if dataset in ("cifar10", "cifar100"):
         return v2.Compose([*to_tensor, v2.Normalize(**CIFAR_SCALE)]), size or 32
     if dataset == "stl10":
         size = size or 96
-        return v2.Compose([v2.Resize((size, size)), *to_tensor, v2.Normalize(**_STL10)]), size
+        return v2.Compose([v2.Resize((size, size)), *to_tensor, v2.Normalize(**_STL10_SCALE)]), size
     size = size or 224
     resize = [v2.Resize(size * 256 // 224), v2.CenterCrop(size)]
-    return v2.Compose([*resize, *to_tensor, v2.Normalize(**_IMAGENET)]), size
+    return v2.Compose([*resize, *to_tensor, v2.Normalize(**_IMAGENET_SCALE)]), size
+
+
+# ResNets
+
+
+def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kwargs: Any) -> nn.Module:
+    """Return a ResNet without classifier, with random weights.
+
+    Parameters
+    ----------
+    name : {"resnet10", "resnet18", "resnet34", "resnet50", "resnet101"}
+    padding : int, optional, default=2
+        Of the CIFAR stem, a 3 x 3 first convolution without pooling. solo-learn's is 2, so that a 32 x 32 image gives
+        a 34 x 34 feature map. None selects the ImageNet stem.
+    width : int, default=64
+        Channels of the first layer; the number doubles in each of the other three. There are 8 times as many features,
+        or 32 times with the blocks of ResNet-50.
+    **kwargs
+        Arguments of torchvision's ``ResNet``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.embeddings.checkpoints import resnet
+    >>> resnet("resnet10", width=8)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+    unknown = sorted(set(kwargs) - _RESNET_ARGUMENTS)
+    if unknown:
+        raise TypeError(f"unknown: {', '.join(unknown)}")
+    if type(width) is not int or not 1 <= width <= 4096:
+        raise ValueError(f"width must be an integer between 1 and 4096, got {width!r}")
+    block, layers = RESNETS[name]
+    model = _ResNet(block, layers, width, **kwargs)
+    if padding is not None:
+        model.conv1 = nn.Conv2d(3, width, kernel_size=3, stride=1, padding=padding, bias=False)
+        model.maxpool = nn.Identity()
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    model.fc = nn.Identity()
+    return model
+
+
+def feature_width(model: Any) -> int:
+    """Return the number of features of a ResNet."""
+    last = model.layer4[-1]
+    return int((last.bn3 if isinstance(last, Bottleneck) else last.bn2).num_features)
+
+
+class _ResNet(ResNet):
+    """torchvision's ResNet with another number of channels in the first layer."""
+
+    def __init__(self, block: Any, layers: Any, width: int, **kwargs: Any) -> None:
+        self.__dict__["width"] = width  # before nn.Module is initialised, which builds the layers
+        super().__init__(block, list(layers), **kwargs)
+
+    def _make_layer(self, block: Any, planes: int, *args: Any, **kwargs: Any) -> nn.Sequential:
+        if planes == STANDARD_WIDTH and self.width != STANDARD_WIDTH:  # the first layer
+            self.inplanes = self.width
+            self.conv1 = nn.Conv2d(3, self.width, kernel_size=7, stride=2, padding=3, bias=False)
+            self.bn1 = self._norm_layer(self.width)
+        return super()._make_layer(block, planes * self.width // STANDARD_WIDTH, *args, **kwargs)
+
+
+# Files of weights
+
+
+def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
+    """Return what a file of weights holds; code in it is not run unless `trust_checkpoint` allows it.
+
+    Parameters
+    ----------
+    file : Path
+        ``.safetensors``, or a file that ``torch.save`` wrote.
+    trust_checkpoint : bool, default=False
+        Unpickle everything in the file. That can run any code: only for files from people you trust.
+
+    See Also
+    --------
+    read_checkpoint : builds the encoder, too.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from pathlib import Path
+    >>> from asbc.embeddings import read_weights
+    >>> file = Path(tempfile.mkdtemp()) / "weights.pt"
+    >>> torch.save({"bias": torch.ones(2)}, file)
+    >>> read_weights(file)
+    {'bias': tensor([1., 1.])}
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file of weights")
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        if zipfile.is_zipfile(file):  # torch does not compare the checksums in the archive
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise ValueError(f"the checksum of {damaged} differs")
+        return torch.load(file, map_location="cpu", weights_only=not trust_checkpoint)
+    except pickle.UnpicklingError as error:
+        called = re.search(r"GLOBAL ([\w.]+)|allowlisted.* got (.+)", str(error), re.DOTALL)
+        if called is None:
+            raise ValueError(f"{file}: damaged, or not a file of weights ({first_line(error)})") from error
+        raise ValueError(
+            f"{file}: refused, reading it would call {shorten(called[1] or called[2])}, which plain weights never do. "
+            "Nothing in it was run. If you trust its author, trust_checkpoint=true reads it."
+        ) from error
+    except Exception as error:  # a damaged archive makes torch raise almost anything
+        if isinstance(error, OSError) and not isinstance(error, zipfile.BadZipFile):
+            raise
+        raise ValueError(f"{file}: damaged, or not a file of weights ({first_line(error)})") from error
+
+
+def state_dict_of(content: Any, file: Path) -> dict[str, Tensor]:
+    """Return all weights by name, unwrapped from the dictionaries that training programs put around them.
+
+    Lightning has the weights under ``state_dict``, others under ``model``. If there are several networks, such as
+    ``teacher`` and ``student``, their names become the first part of the weights' names.
+    """
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{file}: expected a dictionary of weights, got {type(content).__name__}")
+    found = [(str(name), value) for name, value in content.items() if isinstance(value, Tensor)]
+    if not found:
+        found = [
+            (f"{network}.{name}", value)
+            for network, inside in content.items()
+            if isinstance(inside, Mapping)
+            for name, value in inside.items()
+            if isinstance(value, Tensor)
+        ]
+    if not found:
+        raise ValueError(f"{file}: holds no weights, but {shorten_all(map(str, content)) or 'nothing'}")
+    state = dict(found)
+    if len(state) < len(found):  # keys that are not strings, such as 1 and "1"
+        twice = next(name for name, times in Counter(name for name, _ in found).items() if times > 1)
+        raise ValueError(f"{file}: two weights are called {shorten(twice)}")
+    return state
+
+
+def select_weights(state: Mapping[str, Tensor], prefix: str | None, file: Path) -> dict[str, Tensor]:
+    """Return the weights of one network, without its prefix.
+
+    Parameters
+    ----------
+    state : mapping
+        All weights of the file.
+    prefix : str or None
+        Such as ``"backbone."``; ``""`` takes all weights. None tries ``backbone.``, then ``encoder.``, then the only
+        ResNet or ViT of the file.
+    file : Path
+        For the error, which lists the prefixes in the file.
+    """
+    networks = encoder_prefixes(state)
+    if prefix is None:
+        usual = next((p for p in ("backbone.", "encoder.") if any(key.startswith(p) for key in state)), None)
+        if usual is None and "" not in networks and len(networks) != 1:
+            raise ValueError(f"{file}: several networks, name the encoder with prefix=. {list_prefixes(state)}")
+        prefix = usual if usual is not None else "" if "" in networks else networks[0]
+    elif prefix and not prefix.endswith("."):
+        prefix += "."
+    if prefix not in networks:  # lightly has the ViT one level below, next to a mask token
+        inside = [name for name in networks if name.startswith(prefix)]
+        if len(inside) > 1:
+            raise ValueError(f"{file}: several encoders start with prefix={prefix!r}. {list_prefixes(state)}")
+        prefix = inside[0] if inside else prefix
+    selected = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+    if not selected:
+        raise ValueError(f"{file}: no weights start with prefix={prefix!r}. {list_prefixes(state)}")
+    return selected
+
+
+def encoder_prefixes(state: Mapping[str, Tensor]) -> list[str]:
+    """Return the prefixes of all ResNets and ViTs, ``""`` for one that has the file to itself."""
+    found = [key[: -len(mark)] for key in state for mark in _ENCODER_MARKS if key == mark or key.endswith("." + mark)]
+    return sorted(set(found))
+
+
+def list_prefixes(state: Mapping[str, Tensor]) -> str:
+    """Return the prefixes of a file's weights for an error message, those of encoders first."""
+    networks = [repr(prefix) for prefix in encoder_prefixes(state)]
+    counts = Counter(key.partition(".")[0] + "." if "." in key else key for key in state)
+    counted = [f"{shorten(name)} ({count} weights)" for name, count in counts.items()]
+    return f"ResNets and ViTs have the prefixes {', '.join(networks) or 'none'}; the file has {_join(counted, 12)}."
+
+
+def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Load weights into a model, or raise a ValueError that counts and names those that do not fit."""
+    expected = model.state_dict()
+    shapes = [
+        f"{name} {tuple(state[name].shape)} for {tuple(expected[name].shape)}"
+        for name in expected
+        if name in state and state[name].shape != expected[name].shape
+    ]
+    problems = {
+        "missing": [name for name in expected if name not in state],
+        "unexpected": [name for name in state if name not in expected],
+        "of another shape": shapes,
+    }
+    listed = [f"{len(names)} {kind}: {shorten_all(names, 5)}" for kind, names in problems.items() if names]
+    if listed:
+        raise ValueError(f"{what}: the weights do not fit. {'; '.join(listed)}")
+    model.load_state_dict(state)
+
+
+def shorten(name: str, most: int = 100) -> str:
+    """Return a printable name of at most `most` characters; a file may call its weights anything."""
+    shown = name if name.isprintable() else repr(name)
+    return shown if len(shown) <= most else f"{shown[:most]}... ({len(name):,} characters)"
+
+
+def shorten_all(names: Iterable[str], most: int = 8) -> str:
+    """Return the first `most` names, joined."""
+    return _join([shorten(name) for name in names], most)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _join(words: list[str], most: int) -> str:
+    return ", ".join(words[:most]) + (", ..." if len(words) > most else "")

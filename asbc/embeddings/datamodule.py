@@ -1,12 +1,16 @@
-"""The images to embed, in batches that know which rows they are."""
+"""Lightning DataModules: images for an encoder, and stored vectors for a model on top of one."""
 
 from __future__ import annotations
 
+import enum
+import functools
 import hashlib
 import os
+import re
 import struct
+import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,53 +18,79 @@ import lightning
 import numpy as np
 import torch
 import torchvision
-from filelock import FileLock
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from asbc.embeddings.arrays import fingerprint
-from asbc.embeddings.cache import cache_folder, writing_to
-from asbc.embeddings.cifar import CIFAR, cifar_archive, open_cifar, unpack_cifar
-from asbc.embeddings.describe import describe
-from asbc.embeddings.download import Wanted
-from asbc.embeddings.missing import fetch_all
+from asbc.embeddings.download import RemoteFile, fetch_all
+from asbc.embeddings.files import read_vectors
+from asbc.embeddings.store import Embeddings, cache_errors, cache_folder, fingerprint
+from asbc.learn.labels import is_unlabeled
+from asbc.storage import folder_lock
+
+CIFAR = {"cifar10": torchvision.datasets.CIFAR10, "cifar100": torchvision.datasets.CIFAR100}
+_CIFAR_BYTES = {"cifar10": 170_498_071, "cifar100": 169_001_437}
+INSTEAD_OF_CIFAR = "root=<folder> names a folder that has the images, or choose other images."
 
 
 class Batch(NamedTuple):
-    """Rows of the data set with their images and labels."""
+    """Rows of a data set with their images and labels, from `EmbeddingDataModule.predict_dataloader`."""
 
     rows: Tensor  # (b,) int64
     images: Tensor  # (b, 3, h, w)
-    labels: Tensor  # (b,) int64, or (0,) where the data set has none
+    labels: Tensor  # (b,) int64, or (0,) if the data set has none
 
 
 class EmbeddingDataModule(lightning.LightningDataModule):
-    """Images of one data set, for `Trainer.predict`.
+    """Images of one data set: all of them for `Trainer.predict`, or split for training, validation and testing.
 
     Parameters
     ----------
     dataset : str or torch Dataset, default="cifar100"
-        ``"cifar10"`` or ``"cifar100"`` (through torchvision), ``"imagefolder"``, or any map-style data set
-        that gives images or (image, label) pairs. PIL images and uint8 arrays of shape (h, w, 3) go through
-        ``transform``; float tensors of shape (3, h, w) are taken as ready.
+        ``"cifar10"`` or ``"cifar100"`` (through torchvision), ``"imagefolder"``, or any map-style data set of images or
+        (image, label) pairs. PIL images and uint8 arrays of shape (h, w, 3) go through `transform`; float tensors of
+        shape (3, h, w) are used as they are.
     split : {"train", "test"}, default="test"
-        Of CIFAR. For an image folder, the sub-folder of ``root`` with that name, where there is one.
+        What `predict_dataloader` returns. For an image folder, the sub-folder of `root` with that name, if it exists.
     root : path, optional
-        Where the images are; CIFAR's default is the cache folder.
+        Folder of the images; CIFAR's default is the cache folder.
     transform : callable, optional
-        A PIL image to a tensor.
+        Maps a PIL image to a tensor.
     image_size : tuple of int, optional
         The (h, w) that tensors must have.
     batch_size : int, default=256
-        Images in one pass through the encoder.
     num_workers : int, default=0
         Processes that read images, as in a DataLoader.
     download : bool, default=True
         Whether CIFAR may be downloaded.
     cache : path, optional
-        The cache folder, see `asbc.embeddings.cache.cache_folder`.
+        See `asbc.embeddings.store.cache_folder`.
+    train_transform : callable, optional
+        Replaces `transform` in `train_dataloader`, for augmentation.
+    test_dataset : torch Dataset, optional
+        Test images, if `dataset` is a torch Dataset.
+    val_fraction : float, default=0.1
+        Share of the training images that `val_dataloader` returns instead of `train_dataloader`.
+    seed : int, default=0
+        Selects the validation images.
+
+    See Also
+    --------
+    VectorDataModule : serves stored vectors.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.embeddings import EmbeddingDataModule
+    >>> images = torch.utils.data.TensorDataset(torch.zeros(20, 3, 8, 8), torch.arange(20) % 2)
+    >>> data = EmbeddingDataModule(images, batch_size=6)
+    >>> data.setup()
+    >>> [len(batch.rows) for batch in data.predict_dataloader()]
+    [6, 6, 6, 2]
+    >>> x, y = next(iter(data.train_dataloader()))
+    >>> x.shape, y.shape
+    (torch.Size([6, 3, 8, 8]), torch.Size([6]))
     """
 
     def __init__(
@@ -74,149 +104,283 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         num_workers: int = 0,
         download: bool = True,
         cache: str | os.PathLike | None = None,
+        *,
+        train_transform: Callable[[Any], Tensor] | None = None,
+        test_dataset: Dataset | None = None,
+        val_fraction: float = 0.1,
+        seed: int = 0,
     ) -> None:
         super().__init__()
         if isinstance(dataset, str) and dataset not in (*CIFAR, "imagefolder"):
             raise ValueError(
-                f"dataset={dataset!r}: wanted is cifar10, cifar100, imagefolder or a Dataset by its _target_"
+                f"dataset={dataset!r}: expected cifar10, cifar100, imagefolder or a Dataset by its _target_"
             )
         if dataset == "imagefolder" and not root:
-            raise ValueError("root: the folder of images is wanted for dataset=imagefolder")
+            raise ValueError("root: no folder of images given for dataset=imagefolder")
         if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size}: 1 or more is wanted")
+            raise ValueError(f"batch_size={batch_size}: must be at least 1")
+        if dataset in CIFAR and split not in ("train", "test"):
+            raise ValueError(f"split={split!r}: expected train or test")
+        if not 0 < val_fraction < 1:
+            raise ValueError(f"val_fraction={val_fraction}: must be between 0 and 1")
         self.source, self.split, self.download = dataset, split, download
-        self.cifar = dataset if isinstance(dataset, str) and dataset in CIFAR else None
-        if self.cifar and split not in ("train", "test"):
-            raise ValueError(f"split={split!r}: wanted is train or test")
         self.root = Path(root).expanduser() if root else cache_folder(cache) / "images"
-        self.transform, self.image_size = transform, image_size
+        self.transform, self.image_size, self.train_transform = transform, image_size, train_transform
         self.batch_size, self.num_workers = batch_size, num_workers
-        self.dataset: Any = None
-        self.rows: NDArray | None = None
+        self.test_dataset, self.val_fraction, self.seed = test_dataset, val_fraction, seed
+        self.dataset: Any = None  # the images of `split`
+        self.rows: NDArray | None = None  # the rows that predict_dataloader returns; None for all
 
-    def wanted(self) -> list[Wanted]:
-        """What has to be downloaded before the images are there."""
-        if self.cifar is None or self.dataset is not None:
-            return []
-        self.dataset = open_cifar(self.cifar, self.root, self.split == "train")
-        return [] if self.dataset is not None else [cifar_archive(self.cifar, self.root)]
-
-    def prepare_data(self) -> None:
-        files = self.wanted()
-        if not files or self.cifar is None:
-            return
-        with writing_to(self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / f".{self.cifar}.lock"):
-                if not self.wanted():
-                    return
-                instead = "root=<folder> names a place where the images are, and other images would do as well."
-                fetch_all(self.cifar, files, instead, download=self.download)
-                unpack_cifar(self.cifar, self.root)
-
-    def setup(self, stage: str | None = None) -> None:
+    def prepare_data(
+        self, files: Sequence[RemoteFile] = (), what: str | None = None, instead: str = INSTEAD_OF_CIFAR
+    ) -> None:
+        """Download and unpack CIFAR if it is missing, together with other `files` that `what` needs."""
         if self.dataset is not None:
             return
-        if self.cifar is not None:
-            self.dataset = open_cifar(self.cifar, self.root, self.split == "train")
-        elif self.source == "imagefolder":
-            folder = self.root / self.split if (self.root / self.split).is_dir() else self.root
-            if not folder.is_dir():
-                raise FileNotFoundError(f"root: no folder {folder}")
-            self.dataset = torchvision.datasets.ImageFolder(folder)
+        archive = self._cifar_archive()
+        try:
+            self.dataset = self._open(self.split)
+        except RuntimeError:  # torchvision's error for CIFAR files that are missing or damaged
+            if archive is None:
+                raise
+            fetch_all(what or str(self.source), [*files, archive], instead, download=self.download)
+            with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
+                CIFAR[str(self.source)](
+                    self.root, self.split == "train", download=True
+                )  # verifies and unpacks the archive
+            self.dataset = self._open(self.split)
         else:
-            self.dataset = self.source
+            fetch_all(what or str(self.source), files, instead, download=self.download)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open the images of `split`."""
+        if self.dataset is None:
+            self.dataset = self._open(self.split)
         if len(self.dataset) == 0:
-            raise ValueError("dataset: there are no images in it")
+            raise ValueError("dataset: it has no images")
+
+    def _cifar_archive(self) -> RemoteFile | None:
+        if not isinstance(self.source, str) or self.source not in CIFAR:
+            return None
+        kind = CIFAR[self.source]
+        return RemoteFile(kind.url, self.root / kind.filename, f"md5:{kind.tgz_md5}", _CIFAR_BYTES[self.source])
+
+    def _open(self, split: str) -> Any:
+        if not isinstance(self.source, str):
+            return self.source
+        if self.source in CIFAR:
+            return CIFAR[self.source](self.root, train=split == "train")
+        folder = self.root / split if (self.root / split).is_dir() else self.root
+        if not folder.is_dir():
+            raise FileNotFoundError(f"root: no folder {folder}")
+        return torchvision.datasets.ImageFolder(folder)
 
     def predict_dataloader(self) -> DataLoader:
-        """Batches of `rows` (all of them unless set); each process of a distributed job takes its share."""
+        """Return a `Batch` for every `batch_size` rows; each process of a distributed job gets its share."""
         rows = np.arange(len(self.dataset)) if self.rows is None else self.rows
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
-        # No sampler shares them out: a sampler would pad, and refuses fewer batches than processes.
+        # No sampler distributes them: it would pad, and it refuses fewer batches than processes.
         return DataLoader(
-            _Batches(self.dataset, self.transform, self.image_size, batches[rank::world]),
+            _Batches(self._images(self.dataset), batches[rank::world]),
             batch_size=None,
             num_workers=self.num_workers,
             pin_memory=torch.cuda.is_available(),
-            persistent_workers=False,
         )
 
+    def train_dataloader(self) -> DataLoader:
+        """Return shuffled (images, labels) batches of the training images."""
+        return self._loader(self._split()[0], self.train_transform or self.transform, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader:
+        """Return (images, labels) batches of the held-out share of the training images."""
+        return self._loader(self._split()[1], self.transform)
+
+    def test_dataloader(self) -> DataLoader:
+        """Return (images, labels) batches of the test images."""
+        images = self._open("test") if isinstance(self.source, str) else self.test_dataset
+        if images is None or (self.source == "imagefolder" and not (self.root / "test").is_dir()):
+            raise ValueError("no test images: give test_dataset, or a folder `test` next to `train` in root")
+        return self._loader(images, self.transform)
+
+    def _split(self) -> list[Subset]:
+        images = self._open("train")
+        order = np.random.default_rng(self.seed).permutation(len(images))
+        held_out = max(1, round(self.val_fraction * len(images)))
+        return [Subset(images, rows.tolist()) for rows in (np.sort(order[held_out:]), np.sort(order[:held_out]))]
+
+    def _loader(self, images: Any, transform: Any, shuffle: bool = False) -> DataLoader:
+        pairs = _Images(images, transform, self.image_size, labeled=True)
+        pin = torch.cuda.is_available()
+        return DataLoader(pairs, self.batch_size, shuffle, num_workers=self.num_workers, pin_memory=pin)
+
+    def _images(self, dataset: Any) -> _Images:
+        return _Images(dataset, self.transform, self.image_size)
+
     def batch(self, rows: NDArray) -> Batch:
-        """The images and labels of ``rows``."""
-        return _Batches(self.dataset, self.transform, self.image_size, [rows])[0]
+        """Return the images and labels of `rows`."""
+        return _Batches(self._images(self.dataset), [rows])[0]
 
     def content_hash(self) -> str:
-        """Tells this data set from any other: of its ``fingerprint`` if it has one, else of its contents."""
+        """Return a hash of the data set's attribute ``fingerprint`` if it has one, else of its contents."""
         data = self.dataset
         given = getattr(data, "fingerprint", None)
         if given is not None:
             return hashlib.sha256(str(given).encode()).hexdigest()
         digest = hashlib.sha256()
-        # Short cuts only for classes that are known: others may do anything to what they hold.
+        # Shortcuts only for classes whose behaviour is known.
         own = [getattr(data, name, None) for name in ("transform", "target_transform")]
         if any(transform is not None for transform in own):
-            digest.update(describe(own).encode())
-        if type(data) in (torchvision.datasets.CIFAR10, torchvision.datasets.CIFAR100):
+            digest.update(stable_text(own).encode())
+        if type(data) in CIFAR.values():
             digest.update(fingerprint(data.data, np.asarray(data.targets)).encode())
             return digest.hexdigest()
         if type(data) is torchvision.datasets.ImageFolder:
-            digest.update(describe(data.loader).encode())
-            for file, label in data.samples:  # by size and time: reading every image would cost an epoch
+            digest.update(stable_text(data.loader).encode())
+            for file, label in data.samples:  # by size and time: reading every image would take as long as embedding
                 stat = os.stat(file)
                 name = os.path.relpath(file, data.root)
                 digest.update(f"{name} {label} {stat.st_size} {stat.st_mtime_ns};".encode())
             return digest.hexdigest()
-        digest = hashlib.sha256()  # what it gives says all, its transforms included
+        digest = hashlib.sha256()
         for row in range(len(data)):
             image, label = read_image(data, row)
             digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
 
 
-class _Batches(Dataset):
-    """A data set whose items are whole batches, so that a batch is one run of rows."""
+class VectorDataModule(lightning.LightningDataModule):
+    """Stored vectors and labels, split for training, validation and testing.
+
+    Parameters
+    ----------
+    vectors : Embeddings, path or array of shape (n, d)
+        What a source's ``load()`` returns, a file or an entry of the store (see `asbc.embeddings.files.read_vectors`),
+        or an array.
+    labels : array-like of shape (n,), optional
+        Replaces the labels that belong to `vectors`. Unlabelled rows are only in `predict_dataloader`.
+    batch_size : int, default=256
+    val_fraction, test_fraction : float, default=0.1 and 0.2
+        Shares of the labelled rows.
+    seed : int, default=0
+        Selects the rows of each split.
+
+    Attributes
+    ----------
+    classes : ndarray
+        The label of each class number.
+    num_features : int
+
+    See Also
+    --------
+    EmbeddingDataModule : serves images.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Digits, VectorDataModule
+    >>> data = VectorDataModule(Digits().load(), batch_size=500)
+    >>> data.num_features, len(data.classes), [len(y) for x, y in data.train_dataloader()]
+    (64, 10, [500, 500, 258])
+    """
 
     def __init__(
         self,
-        dataset: Any,
-        transform: Callable[[Any], Tensor] | None,
-        image_size: tuple[int, int] | None,
-        batches: list[NDArray],
+        vectors: Embeddings | str | os.PathLike | NDArray,
+        labels: ArrayLike | None = None,
+        batch_size: int = 256,
+        val_fraction: float = 0.1,
+        test_fraction: float = 0.2,
+        seed: int = 0,
     ) -> None:
-        self.dataset, self.transform, self.image_size, self.batches = dataset, transform, image_size, batches
+        super().__init__()
+        if min(val_fraction, test_fraction) < 0 or val_fraction + test_fraction >= 1:
+            raise ValueError("val_fraction and test_fraction must be at least 0, and their sum below 1")
+        if isinstance(vectors, Embeddings):
+            array, found = vectors.vectors, vectors.labels
+        elif isinstance(vectors, (str, os.PathLike)):
+            array, found = read_vectors(vectors)
+        else:
+            array, found = np.asarray(vectors), None
+        own = None if labels is None and found is None else np.asarray(found if labels is None else labels)
+        if own is None or own.shape != (len(array),):
+            got = "none" if own is None else f"shape {own.shape}"
+            raise ValueError(f"labels: expected one per vector ({len(array)}), got {got}")
+        self.vectors = torch.from_numpy(np.array(array, np.float32))
+        labeled = np.flatnonzero(~is_unlabeled(own))
+        self.classes, codes = np.unique(own[labeled], return_inverse=True)
+        self.targets = torch.full((len(own),), -1, dtype=torch.int64)
+        self.targets[labeled] = torch.from_numpy(codes.astype(np.int64))
+        self.num_features, self.batch_size = self.vectors.shape[1], batch_size
+        order = np.random.default_rng(seed).permutation(labeled)
+        val, test = round(val_fraction * len(order)), round(test_fraction * len(order))
+        self.rows = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
+
+    def train_dataloader(self) -> DataLoader:
+        return self._loader("train", shuffle=True)
+
+    def val_dataloader(self) -> DataLoader:
+        return self._loader("val")
+
+    def test_dataloader(self) -> DataLoader:
+        return self._loader("test")
+
+    def predict_dataloader(self) -> DataLoader:
+        return DataLoader(TensorDataset(self.vectors, self.targets), self.batch_size)
+
+    def _loader(self, name: str, shuffle: bool = False) -> DataLoader:
+        rows = torch.from_numpy(np.sort(self.rows[name]))
+        return DataLoader(TensorDataset(self.vectors[rows], self.targets[rows]), self.batch_size, shuffle)
+
+
+class _Images(Dataset):
+    """Checked (image, label) pairs, the image as a float tensor."""
+
+    def __init__(self, dataset: Any, transform: Any, image_size: tuple[int, int] | None, labeled: bool = False) -> None:
+        self.dataset, self.transform, self.image_size, self.labeled = dataset, transform, image_size, labeled
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Any]:
+        image, label = read_image(self.dataset, row)
+        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+            image = Image.fromarray(image)
+        if not isinstance(image, Tensor):
+            if self.transform is None:
+                raise ValueError("transform: needed, since the data set returns images that are not tensors")
+            image = self.transform(image)
+        expected = (3, *(self.image_size or image.shape[-2:]))
+        if not image.is_floating_point() or tuple(image.shape) != expected:
+            raise ValueError(
+                f"image {row} of the data set: expected a float tensor of shape {expected}, "
+                f"got {image.dtype} {tuple(image.shape)}"
+            )
+        if label is None and self.labeled:
+            raise ValueError(f"image {row} of the data set has no label, which training needs")
+        return image, None if label is None else int(label)
+
+
+class _Batches(Dataset):
+    """A data set whose items are batches of given rows."""
+
+    def __init__(self, images: _Images, batches: list[NDArray]) -> None:
+        self.images, self.batches = images, batches
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, index: int) -> Batch:
         rows = self.batches[index]
-        images, labels = zip(*(self._item(int(row)) for row in rows), strict=True)
+        images, labels = zip(*(self.images[int(row)] for row in rows), strict=True)
         known = [label for label in labels if label is not None]
         return Batch(torch.as_tensor(rows), torch.stack(images), torch.as_tensor(known, dtype=torch.int64))
 
-    def _item(self, row: int) -> tuple[Tensor, int | None]:
-        image, label = read_image(self.dataset, row)
-        if isinstance(image, np.ndarray) and image.dtype == np.uint8:
-            image = Image.fromarray(image)
-        if not isinstance(image, Tensor):
-            if self.transform is None:
-                raise ValueError("transform: one is wanted, for the data set gives images that are not tensors")
-            image = self.transform(image)
-        wanted = (3, *(self.image_size or image.shape[-2:]))
-        if not image.is_floating_point() or tuple(image.shape) != wanted:
-            raise ValueError(
-                f"image {row} of the data set: a float tensor of shape {wanted} is what the encoder wants, "
-                f"got {image.dtype} {tuple(image.shape)}"
-            )
-        return image, None if label is None else int(label)
-
 
 def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
-    """Image, in colours, and label of one row; one that cannot be read is named with its file."""
+    """Return image (as RGB) and label of one row; an error names the image's file."""
     try:
-        image, label = _pair(dataset[row])
+        item = dataset[row]
+        image, label = (item[0], item[1] if len(item) > 1 else None) if isinstance(item, tuple | list) else (item, None)
         return (image.convert("RGB") if isinstance(image, Image.Image) else image), label
     except (OSError, SyntaxError, ValueError, zlib.error, struct.error, Image.DecompressionBombError) as error:
         samples = getattr(dataset, "samples", None)
@@ -224,8 +388,87 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
         raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
 
 
-def _pair(item: Any) -> tuple[Any, Any]:
-    """Image and label of what a data set gives, the label None where it gives an image alone."""
-    if isinstance(item, (tuple, list)):
-        return item[0], item[1] if len(item) > 1 else None
-    return item, None
+# Classes of these packages are described by name and attributes; for other classes, the code of the methods counts too.
+_LIBRARIES = ("builtins", "torch", "torchvision", "timm", "numpy", "PIL", "abc", "collections", "functools", "typing")
+
+
+def stable_text(value: Any, _parents: tuple[int, ...] = ()) -> str:
+    """Return a description of a transform that is the same in every process, and differs if its results may differ.
+
+    Functions are described by name, code, defaults, closure and the constants that they read; other objects by class
+    and attributes.
+    """
+    if id(value) in _parents:
+        return "recursive"
+
+    def inner(item: Any) -> str:
+        return stable_text(item, (*_parents, id(value)))
+
+    if value is None or value is Ellipsis or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return without_addresses(f"{type(value).__name__} {value!r}")
+    if isinstance(value, Tensor):
+        raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f"tensor {value.dtype} {tuple(value.shape)} {fingerprint(raw)}"
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"array {fingerprint(value)}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(sorted(f"{inner(key)}: {inner(item)}" for key, item in value.items())) + "}"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(inner, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(inner, value)) + "]"
+    if isinstance(value, types.CodeType):
+        lines = [value.co_code.hex(), *map(inner, value.co_consts), *value.co_names, *value.co_varnames]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    if isinstance(value, types.FunctionType):
+        cells = [_cell_contents(cell) for cell in value.__closure__ or ()]
+        read = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
+        constants = {name: item for name, item in read.items() if _is_constant(item, value.__module__)}
+        return f"{_name(value)} {inner([value.__code__, value.__defaults__, value.__kwdefaults__, cells, constants])}"
+    if isinstance(value, types.MethodType):
+        return f"method {inner(value.__func__)} of {inner(value.__self__)}"
+    if isinstance(value, functools.partial):
+        return f"partial {inner([value.func, value.args, value.keywords])}"
+    if isinstance(value, enum.Enum):
+        return f"{_name(type(value))} {value.name}"
+    if isinstance(value, type):
+        return _name(value)
+    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    if not hasattr(value, "__dict__"):
+        return f"{_name(type(value))} {without_addresses(repr(value))}"
+    methods = [
+        {name: item for name, item in vars(kind).items() if isinstance(item, types.FunctionType)}
+        for kind in type(value).__mro__
+        if kind.__module__.partition(".")[0] not in _LIBRARIES
+    ]
+    return f"{_name(type(value))} {inner([vars(value), methods])}"
+
+
+def without_addresses(text: str) -> str:
+    """Return text without memory addresses, which differ between processes."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _cell_contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Return the names that a function and its inner functions look up."""
+    inside = [item for item in code.co_consts if isinstance(item, types.CodeType)]
+    return sorted({*code.co_names, *(name for item in inside for name in _names(item))})
+
+
+def _is_constant(value: Any, module: str) -> bool:
+    """Whether a global is a plain value, or a function of the same module."""
+    if isinstance(value, types.FunctionType):
+        return value.__module__ == module
+    return isinstance(value, (bool, int, float, str, bytes, tuple, list, np.ndarray, Tensor))

@@ -1,125 +1,340 @@
-"""Files of models on the Hugging Face hub: put there by hand, in the hub's own cache, or downloaded."""
+"""The Hugging Face hub: files of models, and data sets of images or ready vectors."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.download import Wanted, reachable
-from asbc.embeddings.missing import all_missing
+import numpy as np
+from numpy.typing import NDArray
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first of them that a repository has
-INSTEAD = (
-    "embedding.path=<file> names weights that lie elsewhere, embedding.source=lightly has weights of lightly's "
-    "benchmark (simclr, mocov2, byol, barlow, vicreg, dino, dino_vits16), embedding.source=checkpoint reads a "
-    "checkpoint of yours, and embedding=clinc100 needs no file at all."
+from asbc.embeddings.download import DownloadError, RemoteFile, missing_files, unreachable
+from asbc.embeddings.source import EncoderSource
+from asbc.embeddings.store import Embeddings, cache_folder, check_arrays
+from asbc.extras import needed
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has
+INSTEAD_OF_HUB = (
+    "embedding.path=<file> names a local file of weights, embedding.source=lightly has weights of lightly's benchmark, "
+    "embedding.source=sample works at once for simclr, mocov2, byol, barlow, vicreg and dino (small encoders, not the "
+    "paper's), embedding.source=checkpoint reads your checkpoint, and embedding=clinc100 needs no file."
 )
 
 
-def hub_wanted(repository: str, file: str, cache: str | os.PathLike | None = None) -> Wanted:
-    """A file of a repository, its address, and the place where it is looked for before the hub is asked.
+# Files of models
 
-    Parameters
-    ----------
-    repository : str
-        ``user/name``, or ``user/name@revision``.
-    file : str
-        Its name there.
-    cache : path, optional
-        The cache folder, see `asbc.embeddings.cache.cache_folder`.
-    """
+
+def hub_address(repository: str, file: str, cache: str | os.PathLike | None = None) -> RemoteFile:
+    """Return the address of a file of ``user/name`` or ``user/name@revision``, and its place in the cache."""
     from huggingface_hub import constants
 
     name, _, revision = repository.partition("@")
     address = f"{constants.ENDPOINT}/{name}/{{}}/{revision or 'main'}/{file}"
-    target = cache_folder(cache) / "hub" / repository / file
-    return Wanted(address.format("resolve"), target, page=address.format("blob"))
+    path = cache_folder(cache) / "hub" / repository / file
+    return RemoteFile(address.format("resolve"), path, page=address.format("blob"))
 
 
-def model_files(model: str | None, path: object = None, cache: str | os.PathLike | None = None) -> list[Wanted]:
-    """Files of the hub that a timm model needs and that are not here, as far as its name tells.
+def missing_model_files(
+    model: str | None, path: object = None, cache: str | os.PathLike | None = None
+) -> list[RemoteFile]:
+    """Return the files of the hub that a timm model needs and that are not on this machine.
 
     Parameters
     ----------
     model : str, optional
-        ``hf-hub:user/name``, or ``name.tag``, whose weights timm keeps under ``timm/``. Others need none.
+        ``hf-hub:user/name``, or ``name.tag``, whose weights are in timm's own repository. Others need no file.
     path : optional
-        Weights of another file, if not None; then none are needed from the hub.
+        A local file of weights, which replaces those of the hub.
     cache : path, optional
-        The cache folder.
     """
     kind, _, repository = (model or "").partition(":")
-    names: list[tuple[str, ...]] = [] if path is not None else [WEIGHTS]
+    wanted: list[tuple[str, ...]] = [] if path is not None else [WEIGHTS]
     if kind in ("hf-hub", "hf_hub"):
-        names.insert(0, ("config.json",))
+        wanted.insert(0, ("config.json",))
     elif "." in kind and not repository:
         repository = f"timm/{kind}"
     else:
         return []
-    return [hub_wanted(repository, each[0], cache) for each in names if _here(repository, each, cache) is None]
+    return [hub_address(repository, names[0], cache) for names in wanted if _local(repository, names, cache) is None]
 
 
 def hub_file(
     repository: str, names: tuple[str, ...], model: str, cache: str | os.PathLike | None = None, download: bool = True
 ) -> Path:
-    """The first of some files that a repository has, from the hub only where it is not here.
+    """Return the first of several files that a repository has, downloaded if it is not on this machine.
 
     Parameters
     ----------
     repository : str
         ``user/name``, or ``user/name@revision``.
     names : tuple of str
-        Files, the best first.
+        File names, the preferred one first.
     model : str
-        What they are for, in an error.
+        What they are for, in errors.
     cache : path, optional
-        The cache folder.
     download : bool, default=True
         Whether the hub may be asked.
     """
     from huggingface_hub import constants
 
-    here = _here(repository, names, cache)
-    if here is not None:
-        return here
-    wanted = hub_wanted(repository, names[0], cache)
-    if not download:
-        reason: str | None = "download=false"
-    else:
-        reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else reachable(wanted.url)
-    if reason:
-        raise all_missing(f"model={model!r}", [wanted], INSTEAD, reason)
+    found = _local(repository, names, cache)
+    if found is not None:
+        return found
+    address = hub_address(repository, names[0], cache)
+    reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else unreachable(address.url) if download else None
+    if reason or not download:
+        raise missing_files(f"model={model!r}", [address], INSTEAD_OF_HUB, reason or "download=false")
     for name in names:
         try:
             found = _ask(repository, name)
-        except Exception as error:  # the hub's library raises a great many kinds
-            raise all_missing(f"model={model!r}", [wanted], INSTEAD, str(error)) from error
+        except Exception as error:  # huggingface_hub raises many kinds
+            raise missing_files(f"model={model!r}", [address], INSTEAD_OF_HUB, str(error)) from error
         if found:
             return found
     raise ValueError(f"model={model!r}: {repository} has none of the files {', '.join(names)}")
 
 
-def _here(repository: str, names: tuple[str, ...], cache: str | os.PathLike | None) -> Path | None:
-    """The first of the files that lies in our place or in the hub's cache."""
+def _local(repository: str, names: tuple[str, ...], cache: str | os.PathLike | None) -> Path | None:
+    """Return the first file that is in asbc's cache or in the hub's."""
     for name in names:
-        target = hub_wanted(repository, name, cache).target
-        found = target if target.is_file() else _ask(repository, name, local_files_only=True)
+        path = hub_address(repository, name, cache).path
+        found = path if path.is_file() else _ask(repository, name, local_files_only=True)
         if found:
             return found
     return None
 
 
-def _ask(repository: str, file: str, **how: Any) -> Path | None:
-    """The hub's library for a file; None if the repository, or the cache, has none of that name."""
+def _ask(repository: str, file: str, **options: Any) -> Path | None:
+    """Return a file through huggingface_hub, or None if the repository, or the cache, does not have it."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import EntryNotFoundError, HFValidationError
 
     name, _, revision = repository.partition("@")
     try:
-        return Path(hf_hub_download(name, file, revision=revision or None, **how))
+        return Path(hf_hub_download(name, file, revision=revision or None, **options))
     except EntryNotFoundError:
         return None
     except HFValidationError as error:
-        raise ValueError(f"model: {repository!r} is no name of a repository on the hub ({error})") from error
+        raise ValueError(f"model: {repository!r} is not the name of a repository on the hub ({error})") from error
+
+
+# Data sets
+
+
+@dataclass(repr=False)
+class HuggingFace(EncoderSource):
+    """A data set of the `datasets` library: its images through an encoder, or the vectors in one of its columns.
+
+    Parameters
+    ----------
+    encoder : str
+        Its name in results.
+    source : {"lightly", "checkpoint", "timm"} or Encoder, default="published"
+        Where the encoder for images comes from; "published" has vectors of CIFAR only. Parameters without a description
+        are those of `EncoderSource`.
+    path, model, prefix : str, default=None
+    padding : {1, 2}, default=None
+    dataset : str, default="cifar100"
+        Its name on the hub, such as ``"uoft-cs/cifar100"``; or a folder with data files as on the hub, or written by
+        ``save_to_disk``.
+    split : str, default="test"
+    name : str, default=None
+        The data set's name in results; None takes the last part of `dataset`.
+    root : str, default=None
+        Not used.
+    batch_size : int, default=256
+    num_workers : int, default=0
+    download : bool, default=True
+        Whether the hub may be asked.
+    trust_checkpoint : bool, default=False
+    cache : str, default=None
+    trainer : mapping, default={}
+    config : str, default=None
+        Which of its configurations, if it has several.
+    revision : str, default=None
+        Which version on the hub; None takes the newest.
+    column : str, default=None
+        The images or the vectors; None takes the only column of images, else the only one of vectors.
+    label : str, default=None
+        The classes; None takes the only column of class labels, else one called ``label``, else none.
+
+    See Also
+    --------
+    EncoderSource : images from other places.
+
+    Examples
+    --------
+    Nothing is read before `load`:
+
+    >>> from asbc.embeddings import HuggingFace
+    >>> HuggingFace("mine", dataset="folder", column="vectors", split="train").column
+    'vectors'
+    """
+
+    config: str | None = None
+    revision: str | None = None
+    column: str | None = None
+    label: str | None = None
+
+    def load(self) -> Embeddings:
+        """Return the vectors of the column, or embed its images."""
+        if not isinstance(self.dataset, str) or not self.dataset:
+            raise ValueError("dataset: no data set of the hub or folder given")
+        rows = open_dataset(self.dataset, self.split, self.config, self.revision, self.cache, self.download)
+        column, kind = _column(rows, self.column, self.dataset)
+        label = _label(rows, self.label, column, self.dataset)
+        name = self.name or Path(self.dataset).name
+        if kind == "vectors":
+            vectors = _vectors(rows, column, self.dataset)
+            labels = None if label is None else np.asarray(rows.with_format("numpy")[:][label])
+            check_arrays(vectors, labels, f"{self.dataset}, column {column}")
+            return Embeddings(vectors, labels, name, self.encoder)
+        if self.source in ("published", "sample"):
+            raise ValueError(f"source={self.source!r} has no encoder for images; choose lightly, checkpoint or timm")
+        fields = {key: getattr(self, key) for key in EncoderSource.__dataclass_fields__}
+        return EncoderSource(**{**fields, "dataset": HubImages(rows, column, label), "name": name}).load()
+
+
+class HubImages:
+    """Images and labels in the columns of a data set, for a DataLoader."""
+
+    def __init__(self, rows: Any, column: str, label: str | None) -> None:
+        self.rows, self.column, self.label = rows, column, label
+        self.classes: NDArray | None = None
+        if label is not None and rows.features[label].dtype == "string":
+            self.classes = np.unique(np.asarray(rows.with_format("numpy")[:][label]))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Any:
+        item = self.rows[int(row)]
+        if self.label is None:
+            return item[self.column]
+        label = item[self.label]
+        return item[self.column], int(label if self.classes is None else np.searchsorted(self.classes, label))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the images as they are stored, which avoids decoding them."""
+        from datasets import Image
+
+        digest = hashlib.sha256()
+        for item in self.rows.cast_column(self.column, Image(decode=False)):
+            image = item[self.column]
+            content = image["bytes"] if image["bytes"] is not None else Path(image["path"]).read_bytes()
+            digest.update(hashlib.sha256(content).digest())
+            digest.update(f"{item[self.label] if self.label else None};".encode())
+        return digest.hexdigest()
+
+
+def open_dataset(
+    name: str,
+    split: str = "test",
+    config: str | None = None,
+    revision: str | None = None,
+    cache: str | os.PathLike | None = None,
+    download: bool = True,
+) -> Any:
+    """Return a split of a data set, by its name on the hub or its folder. See `HuggingFace` for the parameters."""
+    with needed("embedding=hf", "hf"):
+        import datasets
+        from huggingface_hub import constants
+    folder = Path(name).expanduser()
+    if folder.is_dir() and any((folder / file).exists() for file in ("state.json", "dataset_dict.json")):
+        found = datasets.load_from_disk(str(folder))
+        if isinstance(found, datasets.Dataset):
+            return found
+        if split not in found:
+            raise ValueError(f"split={split!r}: {name} has {', '.join(found)}")
+        return found[split]
+    reason = None
+    if not folder.is_dir():
+        reason = unreachable(constants.ENDPOINT) if download else "download=false"
+    try:
+        with _offline(reason is not None or folder.is_dir()):
+            place = str(cache_folder(cache) / "hf")
+            source = str(folder) if folder.is_dir() else name
+            return datasets.load_dataset(source, config, split=split, revision=revision, cache_dir=place)
+    except Exception as error:  # datasets raises many kinds
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        if reason:
+            detail = "" if "OfflineMode" in first else f": {first}"
+            raise DownloadError(
+                f"dataset={name!r} is not a folder, not in the cache, and the hub is unreachable ({reason}){detail}\n"
+                f"Download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
+                f"{name} --local-dir folder) and give embedding.dataset=folder.\n"
+                "Or do without: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs no "
+                "file."
+            ) from error
+        raise ValueError(f"dataset={name!r}, split={split!r}: {first}") from error
+
+
+@contextmanager
+def _offline(offline: bool) -> Iterator[None]:
+    """Keep the libraries from contacting a hub that is known to be unreachable."""
+    import datasets.config
+    from huggingface_hub import constants
+
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    if offline:
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def _column(rows: Any, chosen: str | None, name: str) -> tuple[str, str]:
+    """Return the column to embed, and whether it holds images or vectors."""
+    from datasets import Image
+
+    kinds = {}
+    for key, feature in rows.features.items():
+        inner = getattr(feature, "feature", None)
+        if isinstance(feature, Image):
+            kinds[key] = "images"
+        elif inner is not None and str(getattr(inner, "dtype", "")).startswith("float"):
+            kinds[key] = "vectors"
+    if chosen is not None:
+        if chosen not in kinds:
+            has = ", ".join(f"{key} ({kind})" for key, kind in kinds.items()) or "none"
+            raise ValueError(
+                f"column={chosen!r} holds neither images nor vectors; {name} has {has} among {list(rows.features)}"
+            )
+        return chosen, kinds[chosen]
+    for kind in ("images", "vectors"):
+        found = [key for key, each in kinds.items() if each == kind]
+        if len(found) == 1:
+            return found[0], kind
+        if found:
+            raise ValueError(f"column: {name} has several columns of {kind}, name one of {', '.join(found)}")
+    raise ValueError(f"column: {name} has neither images nor vectors of floats, but {rows.features}")
+
+
+def _label(rows: Any, chosen: str | None, column: str, name: str) -> str | None:
+    """Return the column of classes, or None."""
+    from datasets import ClassLabel
+
+    others = [key for key in rows.features if key != column]
+    if chosen is not None:
+        if chosen not in others:
+            raise ValueError(f"label={chosen!r}: {name} has no such column; there are {', '.join(others) or 'none'}")
+        return chosen
+    classes = [key for key in others if isinstance(rows.features[key], ClassLabel)]
+    if len(classes) > 1:
+        raise ValueError(f"label: {name} has several columns of classes, name one of {', '.join(classes)}")
+    return classes[0] if classes else "label" if "label" in others else None
+
+
+def _vectors(rows: Any, column: str, name: str) -> NDArray:
+    lengths = {len(vector) if vector is not None else 0 for vector in rows.select_columns([column])[:][column]}
+    if len(lengths) != 1 or lengths == {0}:
+        raise ValueError(f"{name}, column {column}: vectors must have one length, got {sorted(lengths)[:5]}")
+    return np.asarray(rows.with_format("numpy", columns=[column])[:][column])

@@ -1,10 +1,9 @@
-"""Embeddings on disk: a folder for each, named by the hash of what went into it.
+"""Embeddings in memory, and the store that keeps them on disk.
 
-``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if it has labels, and ``manifest.json``.
-The manifest has a checksum for every block of rows and one for itself; they are compared when an entry is read.
-An entry appears by one rename, so it is whole or absent. Until then its rows gather in ``.draft-<key>``, each
-with a checksum: a row counts as written when its checksum is right, so after a kill or a power cut work goes
-on with the rows that are missing, and no others.
+``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if there are labels, and ``manifest.json`` with the
+checksums of both. The key is a hash of everything that determines the vectors. An entry appears by one rename, so it is
+complete or absent. Until then its rows are collected in ``.draft-<key>``, each with a checksum: a job that resumes
+computes only the rows whose checksum does not fit.
 """
 
 from __future__ import annotations
@@ -15,22 +14,151 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
-from asbc.checksums import json_crc32
-from asbc.embeddings.arrays import Embeddings, fingerprint, read_array
-from asbc.embeddings.blocks import block_checks, check_blocks
-from asbc.embeddings.cache import cache_folder, writing_to
-from asbc.files import write_whole
+from asbc.storage import (
+    DamagedFileError,
+    check_file,
+    explain_write_error,
+    file_checksum,
+    open_array,
+    read_json,
+    remove_temporary_files,
+    write_json,
+)
 
-FORMAT = 1  # number of the layout of an entry; it rises when older versions could no longer read it
-_WANTED = ("shape", "dtype", "labels", "fingerprint", "dataset", "encoder")  # what every manifest says
+FORMAT = 2  # version of an entry's layout
+BLOCK_BYTES = 2**24  # read at once, so that a memory map is never copied to memory as a whole
+_MANIFEST_KEYS = ("shape", "dtype", "fingerprint", "dataset", "encoder", "checksums")
+
+
+class CacheError(OSError):
+    """The cache folder cannot be written to."""
+
+
+@dataclass(frozen=True, repr=False)
+class Embeddings:
+    """Vectors of one data set from one encoder.
+
+    Attributes
+    ----------
+    vectors : ndarray of shape (n, d)
+        One row per item, as the encoder returned it (not normalised); read-only if it is memory-mapped.
+    labels : ndarray of shape (n,), or None
+        Class of every row.
+    name : str
+        The data set.
+    encoder : str
+        What turned its items into vectors.
+    fingerprint : str, default=""
+        SHA-256 of the contents of ``vectors`` and ``labels``; computed if it is not given.
+
+    See Also
+    --------
+    asbc.embeddings.Files : reads embeddings from files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.embeddings import Embeddings
+    >>> Embeddings(np.eye(3), np.array([0, 0, 1]), name="corners", encoder="none")
+    Embeddings('corners', encoder='none', 3 x 3 float64, 2 classes)
+    """
+
+    vectors: NDArray
+    labels: NDArray | None
+    name: str
+    encoder: str
+    fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", fingerprint(self.vectors, self.labels))
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.vectors.shape))
+        classes = "no labels" if self.labels is None else f"{len(np.unique(self.labels))} classes"
+        return f"Embeddings({self.name!r}, encoder={self.encoder!r}, {shape} {self.vectors.dtype}, {classes})"
+
+
+def fingerprint(*arrays: NDArray | None) -> str:
+    """Return the SHA-256 of the dtype, shape and contents of arrays; memory order does not matter."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            digest.update(b"none;")
+            continue
+        digest.update(f"{array.dtype.str}{array.shape};".encode())
+        for block in _blocks(array):
+            digest.update(np.ascontiguousarray(block).tobytes())
+    return digest.hexdigest()
+
+
+def check_arrays(vectors: NDArray, labels: NDArray | None, origin: str) -> None:
+    """Raise a ValueError if arrays are not embeddings; `origin` is where they come from."""
+    if vectors.ndim != 2 or 0 in vectors.shape:
+        raise ValueError(f"{origin}: embeddings must have shape (n, d), got {vectors.shape}")
+    if vectors.dtype.kind != "f":
+        raise ValueError(f"{origin}: embeddings must be floating point, got dtype {vectors.dtype}")
+    first = 0
+    for block in _blocks(vectors):
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if bad.size:
+            raise ValueError(f"{origin}: embeddings must be finite, row {first + bad[0]} has NaN or infinity")
+        first += len(block)
+    if labels is None:
+        return
+    if labels.shape != (len(vectors),):
+        raise ValueError(
+            f"{origin}: labels must have one entry per row, got {labels.shape} for {len(vectors)} embeddings"
+        )
+    if labels.dtype.kind not in "biuUS":
+        raise ValueError(f"{origin}: labels must be integers or strings, got dtype {labels.dtype}")
+
+
+def _blocks(array: NDArray) -> Iterator[NDArray]:
+    rows = max(1, BLOCK_BYTES // max(1, array.nbytes // max(1, len(array)))) if array.ndim else 1
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
+
+
+# The cache folder
+
+
+def cache_folder(folder: str | os.PathLike | None = None) -> Path:
+    """Return the cache folder: `folder` if given, else ``$ASBC_CACHE``, else the user's cache directory."""
+    if folder or os.environ.get("ASBC_CACHE"):
+        return Path(folder or os.environ["ASBC_CACHE"]).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("asbc")
+
+
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Turn a full disk or a read-only folder into a CacheError that names the setting to change."""
+    try:
+        yield
+    except OSError as error:
+        explained = None if isinstance(error, CacheError) else explain_write_error(error)
+        if explained is None:
+            raise
+        raise CacheError(
+            f"cannot write to the cache {folder}: {explained}. ASBC_CACHE or embedding.cache sets another folder."
+        ) from error
+
+
+# The store
 
 
 class Store:
@@ -39,7 +167,7 @@ class Store:
     Parameters
     ----------
     cache : path, optional
-        See `asbc.embeddings.cache.cache_folder`.
+        See `cache_folder`.
     """
 
     def __init__(self, cache: str | os.PathLike | None = None) -> None:
@@ -47,182 +175,161 @@ class Store:
 
     @staticmethod
     def key(inputs: Mapping[str, Any]) -> str:
-        """The name of the entry that ``inputs`` (JSON values) lead to."""
+        """Return the key of the entry that `inputs` (JSON values) determine."""
         text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def find(self, key: str) -> Path | None:
-        """Folder of the finished entry ``key``, if there is one."""
+        """Return the folder of the finished entry `key`, or None."""
         path = self.folder / key
         return path if (path / "manifest.json").is_file() else None
 
-    def lock(self, key: str) -> FileLock:
-        """Held by the one job that writes entry ``key``."""
-        with writing_to(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.folder / f".{key}.lock")
-
     def draft(self, key: str) -> Draft:
+        """Return the unfinished entry `key`."""
         return Draft(self.folder / f".draft-{key}")
 
-    def entries(self) -> list[tuple[Path, dict[str, Any]]]:
-        """Folder and manifest of every finished entry, oldest first."""
-        return [(path, read_entry_manifest(path)) for path in self.folders()]
-
     def folders(self) -> list[Path]:
-        """Folders of all finished entries, whether their manifests can be read or not, oldest first."""
+        """Return the folders of all finished entries, oldest first, including damaged ones."""
         found = [path.parent for path in self.folder.glob("[!.]*/manifest.json")]
         return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def read_entry_manifest(folder: Path) -> dict[str, Any]:
-    """What an entry says of itself."""
+    """Return the manifest of an entry.
+
+    Raises
+    ------
+    DamagedFileError
+        If the manifest is damaged, incomplete, or of another format.
+    """
+    path = folder / "manifest.json"
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{folder}: manifest.json is damaged ({error}); remove the folder and embed anew") from error
-    if not isinstance(manifest, dict):
-        raise ValueError(f"{folder}: manifest.json is damaged (not a table); remove the folder and embed anew")
+        manifest = read_json(path)
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
     if manifest.get("format") != FORMAT:
-        raise ValueError(f"{folder}: written in format {manifest.get('format')}, this version reads {FORMAT}")
-    lacking = [key for key in _WANTED if key not in manifest]
-    if lacking:
-        raise ValueError(
-            f"{folder}: manifest.json is damaged (it does not say {lacking[0]!r}); remove the folder and embed anew"
-        )
-    said = manifest.pop("check", None)
-    if (said is None and "blocks" in manifest) or (said is not None and said != json_crc32(manifest)):
-        raise ValueError(f"{folder}: manifest.json is damaged (its checksum differs); remove the folder and embed anew")
+        raise DamagedFileError(f"{path}: has format {manifest.get('format')}, expected {FORMAT}; embed again.")
+    missing = [key for key in _MANIFEST_KEYS if key not in manifest]
+    if missing:
+        raise DamagedFileError(f"{path}: damaged (it lacks {missing[0]!r}). Remove the folder and embed again.")
     return manifest
 
 
-def read_entry(folder: Path, *, whole: bool = False) -> Embeddings:
-    """Embeddings of a finished entry, its vectors memory-mapped; a damaged one is an error.
+def read_entry(folder: Path) -> Embeddings:
+    """Return the embeddings of a finished entry, vectors memory-mapped, after comparing the checksums."""
+    manifest = read_entry_manifest(folder)
+    names = ["vectors.npy", *(["labels.npy"] if "labels.npy" in manifest["checksums"] else [])]
+    arrays = []
+    for name in names:
+        shape = tuple(manifest["shape"]) if name == "vectors.npy" else (manifest["shape"][0],)
+        try:
+            check_file(folder / name, manifest["checksums"][name])
+            arrays.append(open_array(folder / name, manifest["dtype"] if name == "vectors.npy" else np.int64, shape))
+        except (DamagedFileError, FileNotFoundError) as error:
+            raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
+    labels = arrays[1] if len(arrays) > 1 else None
+    return Embeddings(arrays[0], labels, manifest["dataset"], manifest["encoder"], manifest["fingerprint"])
+
+
+class Draft:
+    """An unfinished entry. Several processes may write its rows; one creates and publishes it.
 
     Parameters
     ----------
     folder : Path
-        The entry.
-    whole : bool, default=False
-        Compare the SHA-256 of the contents too, and the checksums even if this process did so before.
+        Where the rows are collected.
     """
-    manifest = read_entry_manifest(folder)
-    vectors = read_array(folder / "vectors.npy")
-    labels = np.asarray(read_array(folder / "labels.npy")) if manifest["labels"] else None
-    wanted = (tuple(manifest["shape"]), manifest["dtype"])
-    if (vectors.shape, str(vectors.dtype)) != wanted or (labels is not None and len(labels) != len(vectors)):
-        raise ValueError(
-            f"{folder}: vectors are {vectors.shape} {vectors.dtype}, the manifest says {wanted}; "
-            "remove the folder and embed anew"
-        )
-    if "blocks" in manifest:
-        check_blocks(folder, vectors, labels, manifest["blocks"], again=whole)
-    if (whole or "blocks" not in manifest) and fingerprint(vectors, labels) != manifest["fingerprint"]:
-        raise ValueError(f"{folder}: damaged, its contents are not those that were written; remove it and embed anew")
-    return Embeddings(vectors, labels, manifest["dataset"], manifest["encoder"], manifest["fingerprint"])
-
-
-class Draft:
-    """An entry in the making. Several processes may write its rows; one creates and publishes it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def create(self, n: int, d: int, labeled: bool) -> None:
-        """Make room on disk for all rows, unless a former job did."""
-        if self._whole(n, d, labeled):
-            return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Reserve disk space for all rows, unless an earlier job did."""
+        shapes = {"vectors.npy": (n, d), "checks.npy": (n,), **({"labels.npy": (n,)} if labeled else {})}
+        types = {"vectors.npy": np.float32, "checks.npy": np.uint32, "labels.npy": np.int64}
         try:
-            with writing_to(self.folder.parent):
+            for name, shape in shapes.items():
+                open_array(self.folder / name, types[name], shape)
+            return
+        except (OSError, ValueError):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            with cache_errors(self.folder.parent):
                 self.folder.mkdir(parents=True)
-                if labeled:
-                    _allocate(self.folder / "labels.npy", (n,), np.int64)
-                _allocate(self.folder / "vectors.npy", (n, d), np.float32)
-                _allocate(self.folder / "checks.npy", (n,), np.uint32)
+                for name, shape in shapes.items():
+                    _allocate(self.folder / name, shape, np.dtype(types[name]))
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
     def write(self, rows: NDArray, vectors: NDArray, labels: NDArray | None) -> None:
-        """Write ``vectors`` (b, d) and ``labels`` (b,) to ``rows`` (b,)."""
+        """Write `vectors` (b, d) and `labels` (b,) to `rows` (b,)."""
         vectors = np.ascontiguousarray(vectors, np.float32)
         labels = None if labels is None else np.ascontiguousarray(labels, np.int64)
-        with writing_to(self.folder.parent):
+        with cache_errors(self.folder.parent):
             _write_rows(self.folder / "vectors.npy", rows, vectors)
             if labels is not None:
                 _write_rows(self.folder / "labels.npy", rows, labels)
-            _write_rows(self.folder / "checks.npy", rows, _checks(vectors, labels))
+            _write_rows(self.folder / "checks.npy", rows, _row_checksums(vectors, labels))
 
     def missing(self) -> NDArray[np.int64]:
-        """Rows that are not there yet, or not as they were written."""
-        vectors = read_array(self.folder / "vectors.npy")
-        labels = read_array(self.folder / "labels.npy") if (self.folder / "labels.npy").exists() else None
-        checks = read_array(self.folder / "checks.npy")
-        written = np.zeros(len(checks), bool)
-        for start in range(0, len(checks), 4096):
-            part = slice(start, start + 4096)
-            found = _checks(vectors[part], None if labels is None else labels[part])
-            written[part] = (checks[part] != 0) & (checks[part] == found)
+        """Return the rows that were not written yet, or not completely."""
+        vectors, labels, expected = (self._open(name) for name in ("vectors", "labels", "checks"))
+        assert vectors is not None and expected is not None
+        written = np.zeros(len(expected), bool)
+        for start in range(0, len(expected), 4096):
+            rows = slice(start, start + 4096)
+            found = _row_checksums(vectors[rows], None if labels is None else labels[rows])
+            written[rows] = (expected[rows] != 0) & (expected[rows] == found)
         return np.flatnonzero(~written)
 
     def publish(self, manifest: Mapping[str, Any], target: Path) -> None:
-        """Turn the draft into the finished entry ``target``."""
+        """Turn the draft into the finished entry `target`."""
         missing = self.missing()
         if missing.size:
             raise RuntimeError(f"{self.folder}: {missing.size} rows were never written, the first is {missing[0]}")
-        vectors = read_array(self.folder / "vectors.npy")
-        labels = read_array(self.folder / "labels.npy") if (self.folder / "labels.npy").exists() else None
+        vectors, labels = self._open("vectors"), self._open("labels")
+        assert vectors is not None
+        names = ["vectors.npy", *(["labels.npy"] if labels is not None else [])]
         complete = {
             "format": FORMAT,
             **manifest,
             "shape": list(vectors.shape),
             "dtype": str(vectors.dtype),
-            "labels": labels is not None,
             "fingerprint": fingerprint(vectors, labels),
-            "blocks": block_checks(vectors, labels),
+            "checksums": {name: file_checksum(self.folder / name) for name in names},
         }
-        complete["check"] = json_crc32(complete)
-        with writing_to(target.parent):
-            for leftover in self.folder.glob(".*"):  # of a job that was killed while it wrote the manifest
-                leftover.unlink()
-            write_whole(
-                self.folder / "manifest.json", lambda path: path.write_text(json.dumps(complete, indent=1) + "\n")
-            )
-            for file in self.folder.iterdir():
-                with open(file, "rb") as opened:
-                    os.fsync(opened.fileno())
+        del vectors, labels  # Windows does not rename a folder whose files are mapped
+        with cache_errors(target.parent):
+            remove_temporary_files(self.folder)  # of a job that was killed while it wrote the manifest
+            for name in names:
+                with open(self.folder / name, "r+b") as file:
+                    os.fsync(file.fileno())
+            write_json(self.folder / "manifest.json", complete)
             (self.folder / "checks.npy").unlink()
             if target.exists():
-                shutil.rmtree(target)  # what `find` did not take for an entry
+                shutil.rmtree(target)  # a folder without a manifest
             os.rename(self.folder, target)
 
-    def _whole(self, n: int, d: int, labeled: bool) -> bool:
-        """Whether a former job left files of the wanted shapes."""
-        try:
-            shapes = [read_array(self.folder / f"{name}.npy").shape for name in ("vectors", "checks")]
-            label_shape = read_array(self.folder / "labels.npy").shape if labeled else (n,)
-        except (OSError, ValueError):
-            return False
-        return shapes == [(n, d), (n,)] and label_shape == (n,)
+    def _open(self, name: str) -> NDArray | None:
+        path = self.folder / f"{name}.npy"
+        return open_array(path) if path.exists() else None
 
 
-def _checks(vectors: NDArray, labels: NDArray | None) -> NDArray[np.uint32]:
-    """A checksum of every row and its label, never 0: that means not written."""
+def _row_checksums(vectors: NDArray, labels: NDArray | None) -> NDArray[np.uint32]:
+    """Return a checksum of every row and its label. It is never 0, which means not written."""
     tails = [b""] * len(vectors) if labels is None else [label.tobytes() for label in labels]
     rows = np.ascontiguousarray(vectors)
     sums = [zlib.crc32(tail, zlib.crc32(row)) or 1 for row, tail in zip(rows, tails, strict=True)]
     return np.array(sums, np.uint32)
 
 
-def _allocate(path: Path, shape: tuple[int, ...], dtype) -> None:
-    """An empty ``.npy`` file whose disk space is taken now, so that a full disk shows before the work."""
+def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Create an ``.npy`` file of zeros and reserve its disk space, so that a full disk is noticed before the work."""
     with open(path, "wb") as file:
-        np.lib.format.write_array_header_2_0(
-            file,
-            {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape},
-        )
-        size = file.tell() + int(np.prod(shape)) * np.dtype(dtype).itemsize
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        size = file.tell() + int(np.prod(shape)) * dtype.itemsize
         file.flush()
         file.truncate(size)
         if hasattr(os, "posix_fallocate"):
@@ -234,13 +341,12 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype) -> None:
 
 
 def _write_rows(path: Path, rows: NDArray, values: NDArray) -> None:
-    """Write ``values[i]`` to place ``rows[i]`` of a ``.npy`` file, runs of neighbouring rows in one go."""
-    # Not through a memory map: there a full disk is a bus error, here it is an exception.
+    """Write ``values[i]`` to row ``rows[i]`` of a ``.npy`` file."""
+    # Not through a memory map: there a full disk kills the process, here it raises.
     with open(path, "r+b", buffering=0) as file:
         np.lib.format.read_magic(file)
-        np.lib.format.read_array_header_2_0(file)
-        start = file.tell()
-        step = values.dtype.itemsize * int(np.prod(values.shape[1:]))
+        np.lib.format.read_array_header_1_0(file)
+        start, step = file.tell(), values.dtype.itemsize * int(np.prod(values.shape[1:]))
         for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1):
             if run.size:
                 content = memoryview(values[run[0] : run[-1] + 1].tobytes())

@@ -180,7 +180,7 @@ class LabelNoise(Task):
         weights = sample.weights(method)
         for kind, share, labels, moved in self._moves(sample, codes):
             start = time.perf_counter()
-            doubt = 1.0 - judge_labels(sample.neighbors, weights, labels).quality
+            doubt = judge_labels(sample.neighbors, weights, labels).suspicion
             seconds = sample.seconds(method) + time.perf_counter() - start
             yield _score(kind, share, moved[codes >= 0], doubt[codes >= 0], seconds)
 

@@ -22,7 +22,7 @@ from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.metrics import Metric
 from asbc.evaluate.sample import Sample
 from asbc.learn.labels import reveal
-from asbc.learn.propagation import propagated_classes
+from asbc.learn.propagation import propagate
 from asbc.learn.vote import loo_predict
 from asbc.rows import row_weights
 from asbc.weights import Weights
@@ -238,9 +238,8 @@ class LabelPropagation(Task):
     ) -> tuple[NDArray[np.int64], float]:
         """The classes (n,) that nodes get, and the seconds that it took."""
         start = time.perf_counter()
-        found = propagated_classes(
-            graph, codes, shown, n_classes=classes, alpha=self.alpha, max_rounds=self.max_rounds, tol=self.tol
-        )
+        options = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
+        found = propagate(graph, codes, shown, n_classes=classes, accelerate=True, **options).predicted
         return found, time.perf_counter() - start
 
 

@@ -1,4 +1,8 @@
-"""A page on one's own vectors: a map to look at, what is in there, and what is wrong with the labels."""
+"""A page about your vectors: a map, outliers, near-duplicates and doubtful labels.
+
+`material` reads what is given, `findings` computes every number, `map` draws them with Bokeh, `page` writes the HTML
+and the table, and `command` is `asbc-explore`.
+"""
 
 from asbc.explore.findings import Findings, explore
 from asbc.explore.page import write_page

@@ -1,79 +1,65 @@
-"""The command ``asbc-explore``: what it takes from the command line, and what it prints."""
+"""The command ``asbc-explore``."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-
-from asbc.explore.findings import default_builder, explore
-from asbc.explore.material import Material, read_material, relative_names
-from asbc.explore.page import target_files, write_page
-from asbc.explore.thumbnails import make_thumbnails
+from asbc.explore.findings import default_builder, explore, graph_facts
+from asbc.explore.material import Material, make_thumbnails, read_material
+from asbc.explore.page import check_targets, write_page
 from asbc.extras import needed
 from asbc.outofcore import BuildError
-from asbc.outofcore.driver import build_graph
-from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
-
-BLOCKS = 20  # blocks that a build is cut into, so that its bars move
-LEAST_BLOCK = 2048  # nodes per block at least
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="asbc-explore",
-        description="One HTML page on your vectors, with or without labels: a map of their neighbourhood graph to "
-        "look at, what is in there (dimension, hubs, outliers, near-duplicates), and which labels are doubtful. The "
-        "page needs no network; its numbers are a Parquet file beside it.",
+        description="Write one HTML page about your vectors, with or without labels: a map of their neighbourhood "
+        "graph, dimension, hubs, outliers, near-duplicates and doubtful labels. The page needs no network. Its numbers "
+        "are in a Parquet file next to it.",
         epilog="Examples: asbc-explore clinc100 | asbc-explore vectors.npy --labels y.npy --texts sentences.txt | "
         "asbc-explore vectors.npy --images photos --out photos.html",
     )
     add = parser.add_argument
     add(
         "source",
+        metavar="VECTORS",
         help="vectors in .npy, .npz, .csv, .parquet or .h5ad; a folder that asbc-embed or asbc-build wrote; or "
-        "clinc100, the sample that comes with asbc",
+        "clinc100, the bundled sample",
     )
-    add("--labels", metavar="FILE", help="a label per vector; -1, NaN, None or an empty one is unlabelled")
+    add("--labels", metavar="FILE", help="one label per vector; -1, NaN, None or an empty one means unlabelled")
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--texts", metavar="FILE", help="a line of text per vector, shown on hover")
-    shown.add_argument("--images", metavar="FOLDER", help="a picture per vector, in the order of their sorted names")
+    shown.add_argument("--texts", metavar="FILE", help="one line of text per vector, shown on hover")
+    shown.add_argument("--images", metavar="FOLDER", help="one image per vector, in the order of their sorted names")
     add("--out", type=Path, default=Path("explore.html"), metavar="FILE", help="the page (default: explore.html)")
-    add("--metric", choices=("cosine", "euclidean"), default="cosine", help="of the graph (default: cosine)")
-    add("--graph", metavar="FOLDER", help="take the graph that asbc-build made of these vectors, and build none")
-    add("--vectors", metavar="NAME", help="name of the vectors, where a file has several arrays or columns")
-    add("--label", metavar="NAME", help="name of the labels, where a file has several arrays or columns")
-    add("--name", help="what the page calls the vectors (default: the file's name)")
-    add("--seed", type=int, default=0, help="of all that is random (default: 0)")
-    add("--quiet", action="store_true", help="no progress")
+    add("--metric", choices=("cosine", "euclidean"), default="cosine", help="metric of the graph (default: cosine)")
+    add("--graph", metavar="FOLDER", help="use the graph that asbc-build made from these vectors")
+    add("--vectors", metavar="NAME", help="name of the vectors, if a file has several arrays or columns")
+    add("--label", metavar="NAME", help="name of the labels, if a file has several arrays or columns")
+    add("--name", help="title of the page (default: the file's name)")
+    add("--seed", type=int, default=0, help="random seed (default: 0)")
+    add("--quiet", action="store_true", help="show no progress")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Run ``asbc-explore`` and return its exit code."""
     args = _parser().parse_args(arguments)
     logging.basicConfig(format="asbc-explore: %(message)s", level=logging.WARNING)
     if not args.quiet:
-        logging.getLogger("asbc").setLevel(logging.INFO)  # what was taken for the vectors and the labels of a file
+        logging.getLogger("asbc").setLevel(logging.INFO)  # reports which arrays of a file are the vectors and labels
     try:
-        with needed("this command", "explore"):  # umap takes seconds to import: first it is only looked for
+        with needed("this command", "explore"):  # importing umap takes seconds
             if find_spec("umap") is None:
                 raise ModuleNotFoundError("No module named 'umap'", name="umap")
-        target_files(args.out)
-        material = read_material(
-            args.source,
-            labels=args.labels,
-            texts=args.texts,
-            images=args.images,
-            graph=args.graph,
-            vectors=args.vectors,
-            label=args.label,
-        )
+        check_targets(args.out)
+        names = ("labels", "texts", "images", "graph", "vectors", "label")
+        material = read_material(args.source, **{name: getattr(args, name) for name in names})
         page = make_page(
             material,
             args.out,
@@ -86,6 +72,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("asbc-explore: stopped; nothing was written.", file=sys.stderr)
         return 130
+    except MemoryError:
+        print(
+            f"asbc-explore: the vectors do not fit in memory; build the graph first: asbc-build {args.source} graph, "
+            f"then asbc-explore {args.source} --graph graph",
+            file=sys.stderr,
+        )
+        return 1
     except (BuildError, ImportError, OSError, TypeError, ValueError) as error:
         print(f"asbc-explore: {error}", file=sys.stderr)
         return 1
@@ -103,87 +96,70 @@ def make_page(
     seed: int = 0,
     progress: bool = False,
 ) -> Path:
-    """Build the graph if there is none, look at it, and write the page.
+    """Build the graph in memory unless a folder has one, and write the page.
 
     Parameters
     ----------
     material : Material
-        What is explored.
     out : Path
         The page.
     images : str or None, default=None
-        The folder of the pictures, which their names are relative to.
+        Folder of the images; their names on the page are relative to it.
     metric : {"cosine", "euclidean"}, default="cosine"
-        Of a graph that is built.
+        Metric of a graph that is built.
     name : str or None, default=None
-        What the page calls the vectors; None takes the material's name.
+        Title of the page; None for the material's name.
     seed : int, default=0
-        Of all that is random.
+        Random seed.
     progress : bool, default=False
-        Whether to show bars on the standard error.
+        Whether to show progress on the standard error.
 
     Returns
     -------
     Path
         The page.
     """
-    with tempfile.TemporaryDirectory(prefix="asbc-explore-") as scratch:
-        graph = material.graph or _build(material, Path(scratch), metric, seed, progress)
-        names = None if material.images is None else relative_names(material.images, str(images))
-        found = explore(
-            graph,
-            material.labels,
-            vectors=material.vectors,
-            texts=material.texts,
-            images=names,
-            seed=seed,
-            progress=progress,
-        )
-        thumbnails = None
-        if material.images is not None:
-            thumbnails = make_thumbnails(material.images, found.shown, progress=progress)
-        with Progress(progress).step("page"):
-            return write_page(
-                found, out, name=name or material.name, thumbnails=thumbnails, method=_method(graph, seed)
-            )
+    source = material.graph
+    if source is None:
+        with Progress(progress).step("graph"):
+            source = default_builder(len(material.vectors), metric, seed).fit(material.vectors)  # type: ignore[arg-type]
+    names = None
+    if material.images is not None:
+        names = [path.relative_to(Path(str(images)).expanduser()).as_posix() for path in material.images]
+    found = explore(
+        source,
+        material.labels,
+        vectors=material.vectors,
+        texts=material.texts,
+        images=names,
+        seed=seed,
+        progress=progress,
+    )
+    thumbnails = None
+    if material.images is not None:
+        thumbnails = make_thumbnails(material.images, found.shown, progress=progress)
+    with Progress(progress).step("page"):
+        method = _method(graph_facts(source), seed)
+        return write_page(found, out, name=name or material.name, thumbnails=thumbnails, method=method)
 
 
-def _build(material: Material, scratch: Path, metric: str, seed: int, progress: bool) -> Path:
-    """Build the graph in a folder that goes away; bars show how far it is."""
-    assert material.vectors is not None
-    file = material.file
-    if file is None:
-        file = scratch / "vectors.npy"
-        np.save(file, material.vectors)
-    n = len(material.vectors)
-    block = max(LEAST_BLOCK, -(-n // BLOCKS))
-    build_graph(file, scratch / "graph", default_builder(n, metric, seed), block=block, progress=progress)
-    return scratch / "graph"
-
-
-def _method(graph: Path, seed: int) -> list[str]:
-    """How the graph and the map were made, in words."""
-    manifest = read_graph_manifest(graph)
-    builder, used = manifest["builder"], manifest["search_used"]["search"]
-    recall = manifest.get("recall")
+def _method(facts: dict, seed: int) -> list[str]:
+    """Return how the graph and the map were made, in sentences."""
     kinds = {
-        "Blend": "half NNK, half Gaussian weights",
+        "Blend": "weights that are half NNK, half Gaussian",
         "NNK": "NNK weights",
         "Gaussian": "Gaussian weights",
         "Uniform": "equal weights",
     }
-    search = "Neighbours were searched exactly" if used == "exact" else f"Neighbours were searched by {used}"
-    if recall is not None:
-        search += f" (recall {recall['value']:.3f})"
-    rule = manifest["weights"]["rule"]
-    weights = kinds.get(rule, f"weights by {rule}")
+    search = {None: "", "exact": " (exact search)"}.get(facts["search"], f" ({facts['search']} search)")
+    recall = "" if facts["recall"] is None else f" with recall {facts['recall']:.3f}"
     return [
-        f"{search}, {manifest['k']} per node, with the {builder['metric']} metric; the graph has {weights} and "
-        f"{manifest['edges']:,} edges, both directions counted.",
-        f"The map is UMAP's layout of this graph, from a spectral start with seed {seed}: near nodes stay near, and "
+        f"Each node has {facts['k']} neighbours by {facts['metric']} distance{search}{recall}. The graph has "
+        f"{kinds.get(facts['weights'], facts['weights'])} and {facts['edges']:,} edges, counted in both directions.",
+        f"The map is UMAP's layout of this graph from a spectral start, with seed {seed}. Near nodes stay near; "
         "distances between groups mean little.",
-        "Outliers, near-duplicates and density are measured at each node's own scale, the distance to its last "
-        "neighbour. Density is the median of all scales, divided by the node's own.",
+        "Outliers, near-duplicates and density are relative to a node's own scale, the distance to its last neighbour. "
+        "Density is the median of all scales, divided by the node's own.",
     ]
 
 

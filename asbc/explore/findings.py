@@ -1,4 +1,4 @@
-"""What is known of these vectors: every number behind the page, as arrays and one table."""
+"""Every number behind the page, as arrays and one table; and the layout of the map."""
 
 from __future__ import annotations
 
@@ -9,40 +9,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
-from asbc.embeddings.stratify import stratified_share
-from asbc.explore.layout import place_nodes
-from asbc.learn.classes import ClassReport, judge_classes
+from asbc.embeddings.sampling import stratified_share
+from asbc.export import umap_layout
 from asbc.learn.describe import Description, describe
-from asbc.learn.issues import LabelIssues, find_label_issues, supporting_neighbors
+from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes, supporting_neighbors
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
 from asbc.progress import Progress
-from asbc.validation import as_vectors
+from asbc.validation import as_vectors, seed_number
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
-# How many of each the page lists at most; the table beside it has all.
-SUSPECTS = 100  # doubtful labels, each with the neighbours that speak against it
-OUTLIERS = 50  # nodes that lie apart
-GROUPS = 100  # groups of near-duplicates, the largest ones
+# How many of each the page lists; the table next to it has all.
+MAX_SUSPECTS, MAX_OUTLIERS, MAX_GROUPS = 100, 50, 100
 
 
 def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuilder:
-    """The graph that a page is made from: half NNK, half Gaussian, which finds most doubtful labels.
-
-    Parameters
-    ----------
-    n : int
-        Nodes there are.
-    metric : {"cosine", "euclidean"}, default="cosine"
-    seed : int, default=0
-
-    Returns
-    -------
-    GraphBuilder, not fitted
-    """
+    """Return an unfitted builder for `n` vectors. Blended weights find the most doubtful labels."""
     if n <= SMALLEST_TREE:
         raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {n}.")
     return GraphBuilder(weights="blend", k_cand=max(SMALLEST_TREE, min(30, n - 1)), metric=metric, random_state=seed)
@@ -50,32 +37,32 @@ def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuild
 
 @dataclass(frozen=True)
 class Findings:
-    """All numbers behind a page; :func:`explore` gives it.
+    """All numbers behind a page, as :func:`explore` returns them.
 
     Attributes
     ----------
     nodes : DataFrame
-        One row per node: ``node``, ``label`` if there are labels, ``x`` and ``y`` on the map (NaN where a node is not
-        shown), ``dimension``, ``sigma``, ``effective_rank``, ``scale``, ``density``, ``component`` (0 is the
+        One row per node: ``node``, ``label`` if there are labels, ``x`` and ``y`` on the map (NaN for nodes that are
+        not shown), ``dimension``, ``sigma``, ``effective_rank``, ``scale``, ``density``, ``component`` (0 is the
         largest), ``occurrence``, ``outlier_score``, ``outlier``, ``nearest_ratio``, ``duplicate_group`` (-1 for none);
         with labels ``suspicion``, ``suggested`` and ``suggested_weight``; and ``text`` or ``image`` if given.
     about : Description
-        What :func:`asbc.describe` says of the whole.
+        Result of :func:`asbc.describe`.
     shown : (m,) int64
         The nodes on the map: all of them, or a stratified sample.
     issues : LabelIssues or None
-        What neighbours say of each label; None without labels, where no two nodes have the same, and where all do.
+        The vote of the neighbours on each label; None without labels, and if all labels are equal or all differ.
     classes : ClassReport or None
-        Accuracy per class, and the classes that are confused; None where `issues` is.
+        Accuracy per class, and pairs of classes that are confused; None if `issues` is None.
     supporters : list of arrays
-        For the most doubtful labels, in their order, the neighbours that speak for the suggestion.
+        For the most doubtful labels, in order, the neighbours that support the suggested label.
     placed_by_vectors : bool
-        Whether separate pieces of the graph were placed by the vectors, or at random because these were not given.
+        Whether separate components were placed by the vectors; without vectors they are placed at random.
 
     See Also
     --------
-    explore : makes it.
-    write_page : writes it as a page.
+    explore : compute them.
+    write_page : write them as a page.
 
     Examples
     --------
@@ -96,7 +83,7 @@ class Findings:
 
     @property
     def suspects(self) -> NDArray[np.int64]:
-        """(m,) int64: the nodes whose label another class contradicts, the most doubtful first."""
+        """Nodes whose neighbours favour another label, the most doubtful first."""
         if self.issues is None:
             return np.empty(0, dtype=np.int64)
         return self.issues.order[: int(self.issues.doubtful.sum())]
@@ -104,12 +91,11 @@ class Findings:
     @property
     def listed_groups(self) -> list[NDArray[np.int64]]:
         """The groups of near-duplicates that a page lists, the largest first."""
-        return largest_groups(self.about)
+        return _largest_groups(self.about)
 
 
-def largest_groups(about: Description) -> list[NDArray[np.int64]]:
-    """The largest groups of near-duplicates, as many as a page lists."""
-    return sorted(about.duplicates.groups, key=len, reverse=True)[:GROUPS]
+def _largest_groups(about: Description) -> list[NDArray[np.int64]]:
+    return sorted(about.duplicates.groups, key=len, reverse=True)[:MAX_GROUPS]
 
 
 def explore(
@@ -122,23 +108,23 @@ def explore(
     seed: int = 0,
     progress: bool = False,
 ) -> Findings:
-    """Look at vectors through their graph: a map, what is in there, and what their labels are worth.
+    """Compute the map of vectors, their outliers and near-duplicates, and how well their labels fit.
 
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
-        On vectors, a graph is built first, with the cosine metric and ``weights="blend"``.
+        For vectors, a graph is built first, with the cosine metric and ``weights="blend"``.
     labels : (n,) array-like or None, default=None
-        -1, None, NaN or "" where a node is unlabelled. If all are, it is as if none were given.
+        -1, None, NaN or "" for unlabelled nodes.
     vectors : (n, d) array-like or None, default=None
-        For a folder, which does not hold them: for the rank of the whole, for the places of separate pieces, and for
-        the map of more than 100,000 nodes.
+        The vectors of a graph folder, which does not hold them. They are needed for the effective rank, to place
+        separate components, and for the map of more than 100,000 nodes.
     texts, images : list of n str or None, default=None
-        What a node says, and the name of its picture; kept in the table.
+        Text and image name of each node, for the table.
     seed : int, default=0
-        Of the layout, and of the sample where there are too many nodes for a map.
+        Random seed of the layout and of the sample of nodes.
     progress : bool, default=False
-        Whether to show how far it has come, on the standard error.
+        Whether to show progress on the standard error.
 
     Returns
     -------
@@ -146,8 +132,8 @@ def explore(
 
     See Also
     --------
-    write_page : writes what was found as one HTML page.
-    asbc.describe, asbc.find_label_issues, asbc.find_duplicates : the parts of it.
+    write_page : write the findings as one HTML page.
+    asbc.describe, asbc.find_label_issues, asbc.find_duplicates : single steps.
 
     Examples
     --------
@@ -166,36 +152,35 @@ def explore(
         vectors = array if vectors is None else vectors
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
-    codes, classes = _encoded(labels, source)
+    codes, classes = _encoded(labels)
     given = None if codes is None else decode_partial(codes, classes)
-    # Labels of which no two are the same are names: no neighbour can confirm one, and all would seem doubtful. Of a
-    # single class, none ever would.
+    # Unique labels are names: no neighbour can confirm one. A single class cannot be contradicted.
     judged = codes is not None and len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
     codes = codes if judged else None
     with bar.step("describe"):
         about = describe(source, codes, vectors=vectors)
-        if given is not None and len(given) != about.n:  # where they are not judged, nobody else looks
-            raise ValueError(f"labels must have one entry per node: {about.n:,} wanted, got {len(given):,}.")
+        if given is not None and len(given) != about.n:
+            raise ValueError(f"labels must have one entry per node: expected {about.n:,}, got {len(given):,}.")
         issues = None if codes is None or given is None else find_label_issues(source, given)
         report = None if issues is None else judge_classes(issues)
-        listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:SUSPECTS]
+        listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:MAX_SUSPECTS]
         supporters = [] if issues is None else supporting_neighbors(source, issues, listed)
     shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
-    # What the page names can be found on its map.
-    named = [listed, *supporters, about.hubs, about.outliers[:OUTLIERS], *largest_groups(about)]
+    # The map shows every node that the page lists.
+    named = [listed, *supporters, about.hubs, about.outliers[:MAX_OUTLIERS], *_largest_groups(about)]
     shown = np.union1d(shown, np.concatenate(named))
     places = _places(source, vectors, shown, about.n, seed, bar)
     nodes = _table(source, about, given, issues, shown, places)
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
             if len(column) != about.n:
-                raise ValueError(f"{name}s must have one entry per node: {about.n:,} wanted, got {len(column):,}.")
+                raise ValueError(f"{name}s must have one entry per node: expected {about.n:,}, got {len(column):,}.")
             nodes[name] = list(column)
     return Findings(nodes, about, shown, issues, report, supporters, vectors is not None)
 
 
-def _encoded(labels: Any, source: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
-    """Class numbers and classes; None in place of numbers where nothing is labelled at all."""
+def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
+    """Return class numbers and classes; None instead of numbers if no node is labelled."""
     if labels is None or len(labels) == 0:
         return None, np.empty(0)
     try:
@@ -213,14 +198,13 @@ def _places(source, vectors, shown, n, seed, bar) -> NDArray:
             return place_nodes(graph, vectors, seed=seed)
     if vectors is None:
         raise ValueError(
-            f"vectors: {n:,} nodes are more than the {MAP_LIMIT:,} that a map shows, and the map of a sample needs the "
-            "vectors, which a graph folder does not hold; give them too."
+            f"vectors: {n:,} nodes are more than the {MAP_LIMIT:,} that a map shows; the map of a sample needs the "
+            "vectors, which a graph folder does not hold. Give them too."
         )
-    # Neighbours of a sample are mostly not in the sample, so that it gets a graph of its own.
+    # Most neighbours of a sampled node are not in the sample, so the sample gets its own graph.
     chosen = np.asarray(vectors[shown] if hasattr(vectors, "dtype") else np.asarray(vectors)[shown])
-    built = source.metric if isinstance(source, GraphBuilder) else read_graph_manifest(source)["builder"]["metric"]
     with bar.step("sample"):
-        graph = default_builder(len(shown), built, seed).fit_transform(chosen)
+        graph = default_builder(len(shown), graph_facts(source)["metric"], seed).fit_transform(chosen)
     return place_nodes(graph, chosen, seed=seed)
 
 
@@ -245,14 +229,14 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
         group[members] = number
     columns["duplicate_group"] = group
     if issues is not None:
-        columns["suspicion"] = 1.0 - issues.quality
+        columns["suspicion"] = issues.suspicion
         columns["suggested"] = _words(issues.suggested)
         columns["suggested_weight"] = issues.weight
     return pd.DataFrame(columns)
 
 
 def _bandwidth(source) -> dict[str, NDArray]:
-    """Sigma and rank of every node; nothing for uniform weights, which have none."""
+    """Return sigma and effective rank of every node; uniform weights have none."""
     if isinstance(source, GraphBuilder):
         choice = source.bandwidth_
         return {} if choice is None else {"sigma": choice.sigma, "effective_rank": choice.effective_rank}
@@ -261,7 +245,7 @@ def _bandwidth(source) -> dict[str, NDArray]:
 
 
 def _by_size(component: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pieces numbered from 0, the largest first."""
+    """Number components from 0, the largest first."""
     _, number, count = np.unique(component, return_inverse=True, return_counts=True)
     rank = np.empty(len(count), dtype=np.int64)
     rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
@@ -269,7 +253,65 @@ def _by_size(component: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _words(labels: NDArray[Any]) -> list[str | None]:
-    """Labels as text, None where a node has none."""
+    """Return labels as text, None for unlabelled nodes."""
     codes, classes = encode_partial(labels)
     names = [value.decode() if isinstance(value, bytes) else str(value) for value in classes.tolist()]
     return [None if code < 0 else names[code] for code in codes]
+
+
+def graph_facts(source: Any) -> dict[str, Any]:
+    """Return k, metric, weights, edges, search and recall of a fitted builder or a graph folder; None if unknown."""
+    if isinstance(source, GraphBuilder):
+        return {
+            "k": source.neighbors_.indices.shape[1],
+            "metric": source.metric,
+            "weights": type(source.weight_rule()).__name__,
+            "edges": source.graph_.nnz,
+            "search": None,
+            "recall": None,
+        }
+    manifest = read_graph_manifest(source)
+    recall = manifest.get("recall")
+    return {
+        "k": manifest["k"],
+        "metric": manifest["builder"]["metric"],
+        "weights": manifest["weights"]["rule"],
+        "edges": manifest["edges"],
+        "search": manifest["search_used"]["search"],
+        "recall": None if recall is None else recall["value"],
+    }
+
+
+def scale_strengths(graph: sparse.csr_array) -> sparse.csr_array:
+    """Scale weights so that every node's strongest edge is 1, as UMAP expects.
+
+    The rows of a graph sum to about 1, so without this a node with many neighbours would hardly be attracted by any.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from asbc.explore.findings import scale_strengths
+    >>> scale_strengths(sparse.csr_array([[0.0, 0.5, 0.1], [0.5, 0.0, 0.0], [0.1, 0.0, 0.0]])).toarray()
+    array([[0., 1., 1.],
+           [1., 0., 0.],
+           [1., 0., 0.]])
+    """
+    edges = sparse.coo_array(graph)
+    strongest = np.zeros(graph.shape[0])
+    np.maximum.at(strongest, edges.row, edges.data)
+    scaled = edges.data / np.minimum(strongest[edges.row], strongest[edges.col])
+    return sparse.csr_array((scaled, (edges.row, edges.col)), shape=graph.shape)
+
+
+def place_nodes(graph: sparse.csr_array, vectors: Any = None, *, seed: int = 0) -> NDArray:
+    """Return UMAP's layout of the graph from a spectral start, as an (n, 2) float32 array.
+
+    Separate components are placed by the vectors, or at random without them.
+    """
+    graph = sparse.csr_array(graph)
+    graph = sparse.csr_array(graph.maximum(graph.T))
+    graph.eliminate_zeros()
+    if vectors is None:
+        _, component = connected_components(graph, directed=False)
+        vectors = np.random.default_rng(seed_number(seed)).normal(size=(component.max() + 1, 2))[component]
+    return umap_layout(scale_strengths(graph), vectors, seed=seed)

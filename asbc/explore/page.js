@@ -1,10 +1,10 @@
-// What the page does when it is used. Everything that comes from the data reaches the page as text, never as markup.
+// Behaviour of the page. Everything that comes from the data is inserted as text, never as markup.
 "use strict";
 window.exploreReady = function ({nodes, ...map}) {
   const $ = (id) => document.getElementById(id);
   const about = JSON.parse($("about").textContent);
   const table = (source) => (source.data instanceof Map ? Object.fromEntries(source.data) : source.data);
-  // Columns of words come beside those of numbers: a browser reads them faster so. Tooltips find them in the source.
+  // Columns of words are added to those of numbers, so that tooltips find them.
   const words = {...about.words};
   for (const [key, {names, codes}] of Object.entries(about.classes)) words[key] = codes.map((code) => names[code] ?? "");
   for (const [key, column] of Object.entries(words)) {
@@ -14,7 +14,7 @@ window.exploreReady = function ({nodes, ...map}) {
   const count = data.node.length;
   const rowOf = new Map();
   for (let i = 0; i < count; i++) rowOf.set(data.node[i], i);
-  const ROWS = 200; // of the table of chosen nodes; the CSV file has all
+  const ROWS = 200; // rows of the table of selected nodes; the CSV file has all
   let colour = $("colour").value;
 
   // ------------------------------------------------------------------------------------------------ choosing
@@ -33,7 +33,7 @@ window.exploreReady = function ({nodes, ...map}) {
     const least = 0.12 * about.span;
     const half = Math.max(right - left, top - bottom, least) * 0.62;
     const [x, y] = [(left + right) / 2, (bottom + top) / 2];
-    // Where the chosen nodes lie all over the map, the whole of it is shown.
+    // If the selected nodes are spread over the map, show all of it.
     if (2 * half > 0.8 * about.span) map.plot.reset.emit();
     else {
       const wide = Math.max(1, map.plot.inner_width / Math.max(1, map.plot.inner_height));
@@ -54,11 +54,11 @@ window.exploreReady = function ({nodes, ...map}) {
   };
 
   function cell(row, tag, text, className) {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    if (className) made.className = className;
-    row.appendChild(made);
-    return made;
+    const element = document.createElement(tag);
+    element.textContent = text;
+    if (className) element.className = className;
+    row.appendChild(element);
+    return element;
   }
 
   function fillTable() {
@@ -68,7 +68,7 @@ window.exploreReady = function ({nodes, ...map}) {
     const list = $("rows");
     list.hidden = !rows.length;
     $("hint").hidden = rows.length > 0 && rows.length <= ROWS;
-    if (rows.length > ROWS) $("hint").textContent = `The first ${ROWS}; the CSV file has all.`;
+    if (rows.length > ROWS) $("hint").textContent = `These are the first ${ROWS}; the CSV file has all.`;
     else if (!rows.length) $("hint").textContent = about.hint;
     const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour].includes(column.key));
     list.tHead.replaceChildren();
@@ -120,7 +120,7 @@ window.exploreReady = function ({nodes, ...map}) {
   $("copy").addEventListener("click", async () => {
     const text = nodes.selected.indices.map((i) => data.node[i]).join("\n");
     try { await navigator.clipboard.writeText(text); }
-    catch { // a page opened from a file may not use the clipboard in some browsers; this older way works there
+    catch { // some browsers forbid the clipboard to pages opened from a file
       const area = document.createElement("textarea");
       area.value = text;
       document.body.appendChild(area);
@@ -163,30 +163,47 @@ window.exploreReady = function ({nodes, ...map}) {
   $("colour").addEventListener("change", paint);
 
   // ------------------------------------------------------------------------------------------------ histograms
-  const histograms = {}; // the bars of each, once it is drawn
-  function fillHistograms() {
-    const rows = nodes.selected.indices;
-    for (const [key, bars] of Object.entries(histograms)) {
-      const drawn = table(bars);
-      const left = drawn.left[0], width = drawn.right[0] - left, bins = drawn.left.length;
-      const chosen = new Array(bins).fill(0);
-      for (const i of rows) {
-        const found = data[key][i];
-        if (!Number.isNaN(found)) chosen[Math.max(0, Math.min(bins - 1, Math.floor((found - left) / width)))] += 1;
+  // Each bar has a blue copy in front of it, cut to the share of its nodes that are selected.
+  const histograms = Object.entries(about.histograms).map(([key, {edges, counts}]) => {
+    const bars = counts.map((count, i) => {
+      const bar = document.getElementById(`keep-bar-${key}-${i}`), front = bar.cloneNode(true);
+      front.removeAttribute("id");
+      front.firstElementChild.style.fill = "#0072b2";
+      bar.after(front);
+      for (const one of [bar, front]) {
+        const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+        title.textContent = `${edges[i].toFixed(2)} to ${edges[i + 1].toFixed(2)}: ${count.toLocaleString("en")} nodes`;
+        one.appendChild(title);
       }
-      bars.data = {...drawn, chosen};
+      return front.firstElementChild;
+    });
+    return {key, edges, counts, bars};
+  });
+  function fillHistograms() {
+    for (const {key, edges, counts, bars} of histograms) {
+      const chosen = new Array(bars.length).fill(0), width = edges[1] - edges[0];
+      for (const i of nodes.selected.indices) {
+        const found = data[key][i];
+        if (!Number.isNaN(found)) chosen[Math.max(0, Math.min(bars.length - 1, Math.floor((found - edges[0]) / width)))] += 1;
+      }
+      bars.forEach((bar, i) => { bar.style.clipPath = `inset(${100 * (1 - chosen[i] / Math.max(1, counts[i]))}% 0 0 0)`; });
     }
   }
-  // They are drawn once the map is there and the browser has nothing else to do.
-  const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 20));
-  function drawHistograms([next, ...rest]) {
-    if (!next) { document.body.dataset.histograms = "yes"; return; }
-    idle(async () => {
-      await Bokeh.embed.embed_item(next.figure, `place_of_${next.key}`);
-      const name = `bars_of_${next.key}`;
-      histograms[next.key] = Bokeh.documents.find((found) => found.get_model_by_name(name)).get_model_by_name(name);
-      if (nodes.selected.indices.length) fillHistograms();
-      drawHistograms(rest);
+  fillHistograms();
+  for (const {key, edges} of histograms) {
+    const figure = document.querySelector(`figure[data-key="${key}"]`), area = document.getElementById(`keep-area-${key}`);
+    const valueAt = (event) => {
+      const box = area.getBoundingClientRect();
+      return edges[0] + (event.clientX - box.left) / box.width * (edges.at(-1) - edges[0]);
+    };
+    let from = null;
+    figure.addEventListener("pointerdown", (event) => { from = valueAt(event); });
+    document.addEventListener("pointerup", (event) => {
+      if (from === null) return;
+      const to = valueAt(event), least = edges[1] - edges[0];
+      const [low, high] = Math.abs(to - from) < least ? [from - least / 2, from + least / 2] : [Math.min(from, to), Math.max(from, to)];
+      from = null;
+      window.exploreRange(key, low, high);
     });
   }
   window.exploreNearest = ({data_source, vars}) => {
@@ -194,8 +211,7 @@ window.exploreReady = function ({nodes, ...map}) {
     return !data_source.inspected.indices.some((other) => away(other) < away(vars.index));
   };
   window.exploreRange = (key, from, to) => {
-    const last = table(histograms[key]).right.at(-1);
-    const high = to >= last ? Infinity : to; // what lies beyond the axis is in its last bar
+    const high = to >= about.histograms[key].edges.at(-1) ? Infinity : to; // the last bar counts everything beyond the axis
     choose(rowsWhere((i) => data[key][i] >= from && data[key][i] <= high));
   };
 
@@ -217,5 +233,4 @@ window.exploreReady = function ({nodes, ...map}) {
   nodes.selected.change.connect(() => { fillTable(); fillHistograms(); });
   about.hint = $("hint").textContent;
   document.body.dataset.ready = "yes";
-  drawHistograms(about.histograms);
 };

@@ -1,39 +1,47 @@
-"""One HTML page that needs no network, and the table behind it."""
+"""The page: one HTML file that needs no network, and the table behind it."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bokeh.document import Document
-from bokeh.embed import file_html, json_item
+from bokeh.embed import file_html
 from bokeh.events import DocumentReady
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColumnDataSource, CustomJS
 from bokeh.resources import INLINE
 from jinja2 import Environment
+from numpy.typing import NDArray
 
-from asbc.dimension import LARGEST
-from asbc.explore.chart import call_page, draw_histogram, draw_map
-from asbc.explore.colors import Coloring, colorings
-from asbc.explore.findings import Findings
-from asbc.explore.sections import Sections, counted
-from asbc.explore.thumbnails import Thumbnails
-from asbc.files import whole_file, write_whole
+from asbc.dimension import LARGEST, SMALLEST
+from asbc.explore.findings import MAX_GROUPS, MAX_OUTLIERS, Findings
+from asbc.explore.map import Coloring, colorings, draw_map
+from asbc.explore.material import Thumbnails
+from asbc.report.figures import Panel, panel_svg
+from asbc.report.style import RED
+from asbc.storage import write_atomic, write_table
 from asbc.version import __version__
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 GENERATOR = "asbc-explore"
-TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
-TEXT_MOST = 300  # characters of a text on a page at most
-# Columns of the table of chosen nodes and of its CSV file: key, title, digits that the table shows.
+TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the numbers about the whole
+MAX_TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
+MAX_TEXT = 300  # characters of a text on a page
+SNIPPET = 140  # characters of a text in a list
+MAX_COMPONENTS, MAX_PAIRS = 10, 30  # components and pairs of classes that are listed
+BINS = 48
+# Columns of the table of chosen nodes and of its CSV file: key, title, digits.
 COLUMNS: list[tuple[str, str, int | None]] = [
     ("node", "id", None),
     ("label", "label", None),
@@ -42,7 +50,7 @@ COLUMNS: list[tuple[str, str, int | None]] = [
     ("dimension", "dimension", 1),
     ("sigma", "sigma", 3),
     ("density", "density", 2),
-    ("component", "piece", 0),
+    ("component", "component", 0),
     ("outlier_score", "outlier score", 2),
     ("nearest_ratio", "nearest ratio", 2),
     ("image_name", "image", None),
@@ -50,15 +58,6 @@ COLUMNS: list[tuple[str, str, int | None]] = [
     ("x", "x", 2),
     ("y", "y", 2),
 ]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A histogram of the page: the figure it embeds, and what stands above it."""
-
-    key: str
-    title: str
-    note: str
 
 
 def write_page(
@@ -69,21 +68,21 @@ def write_page(
     thumbnails: Thumbnails | None = None,
     method: Sequence[str] = (),
 ) -> Path:
-    """Write what was found as one HTML page, and its numbers as a Parquet file beside it.
+    """Write the findings as one HTML page, and their numbers as a Parquet file next to it.
 
     Parameters
     ----------
     found : Findings
         From :func:`explore`.
     out : str or path, default="explore.html"
-        The page; the table has the same name with ``.parquet``. Both appear whole or not at all, and files that are
-        not from here are not overwritten.
+        The page; the table has the same name with ``.parquet``. Files that `asbc-explore` did not write are not
+        overwritten.
     name : str, default="vectors"
-        What the vectors are called on the page.
+        Title of the page.
     thumbnails : Thumbnails or None, default=None
-        Small pictures of the nodes.
+        Small images of the nodes.
     method : sequence of str, default=()
-        Lines that say how the graph was made.
+        Sentences on how the graph was made.
 
     Returns
     -------
@@ -92,7 +91,7 @@ def write_page(
 
     See Also
     --------
-    explore : finds it.
+    explore : compute the findings.
 
     Examples
     --------
@@ -103,43 +102,8 @@ def write_page(
     ...     page.name, page.with_suffix(".parquet").is_file()
     ('explore.html', True)
     """
-    page, table = target_files(out)
+    page, table = check_targets(out)
     text = render(found, name, thumbnails, method)
-    with whole_file(table) as file:
-        _write_table(found, file)
-    write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
-    return page
-
-
-def target_files(out: str | os.PathLike) -> tuple[Path, Path]:
-    """The page and the table that `out` names, after a check that nothing else would be overwritten."""
-    page = Path(out)
-    table = page.with_suffix(".parquet")
-    if page.suffix not in (".html", ".htm"):
-        raise ValueError(f"out must be a file that ends in .html; got {str(page)!r}.")
-    if page.is_dir() or table.is_dir():
-        raise ValueError(f"{page}: a folder; give another name.")
-    if page.exists() and f'content="{GENERATOR}"' not in _beginning(page):
-        raise ValueError(f"{page}: not made by {GENERATOR}, and left alone; give another name.")
-    if table.exists() and not _our_table(table):
-        raise ValueError(f"{table}: not made by {GENERATOR}, and left alone; give another name.")
-    return page, table
-
-
-def _beginning(page: Path) -> str:
-    with page.open("rb") as file:
-        return file.read(4096).decode("utf-8", "replace")
-
-
-def _our_table(path: Path) -> bool:
-    try:
-        return GENERATOR.encode() in (pq.read_schema(path).metadata or {})
-    except (pa.ArrowException, OSError):
-        return False
-
-
-def _write_table(found: Findings, file: Any) -> None:
-    table = pa.Table.from_pandas(found.nodes, preserve_index=False)
     about = found.about
     whole = {
         "version": __version__,
@@ -150,40 +114,46 @@ def _write_table(found: Findings, file: Any) -> None:
         "duplicate_threshold": about.duplicates.threshold,
         "loo_accuracy": about.loo_accuracy,
     }
-    metadata = {**(table.schema.metadata or {}), GENERATOR.encode(): json.dumps(whole).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), file, write_page_checksum=True)
+    write_table(table, found.nodes, {"explore": json.dumps(whole)})
+    write_atomic(page, text)
+    return page
+
+
+def check_targets(out: str | os.PathLike) -> tuple[Path, Path]:
+    """Return the paths of the page and the table, after a check that no other file would be overwritten."""
+    page = Path(out)
+    table = page.with_suffix(".parquet")
+    if page.suffix not in (".html", ".htm"):
+        raise ValueError(f"out must be a file that ends in .html; got {str(page)!r}.")
+    if page.is_dir() or table.is_dir():
+        raise ValueError(f"{page}: a folder; give another name.")
+    own_page = not page.exists() or f'content="{GENERATOR}"'.encode() in page.read_bytes()[:4096]
+    for path, own in ((page, own_page), (table, not table.exists() or _is_own_table(table))):
+        if not own:
+            raise ValueError(f"{path}: not written by {GENERATOR}, so it is not overwritten; give another name.")
+    return page, table
+
+
+def _is_own_table(path: Path) -> bool:
+    try:
+        return TABLE_MARK in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, method: Sequence[str] = ()) -> str:
-    """The page as HTML.
-
-    Parameters
-    ----------
-    found : Findings
-    name : str
-        What the vectors are called.
-    thumbnails : Thumbnails or None, default=None
-        Small pictures of the nodes.
-    method : sequence of str, default=()
-        Lines that say how the graph was made.
-
-    Returns
-    -------
-    str
-    """
+    """Return the page as HTML. The parameters are those of :func:`write_page`."""
     ways = colorings(found)
     notes: list[str] = []
     source = ColumnDataSource(_numbers(found, ways), name="nodes")
-    words, classes = _words(found, thumbnails, notes), _classes(found)
-    plot, models = draw_map(source, ways, tooltip({*source.data, *words, *classes}))
+    words, classes = _words(found, thumbnails, notes), _class_columns(found)
+    plot, models = draw_map(source, ways, {*source.data, *words, *classes})
+    models = {"nodes": source, **models}
     document = Document()
     document.add_root(plot)
-    document.js_on_event(DocumentReady, call_page({"nodes": source, **models}))
-    histograms, panels = [], []
-    for key, title, note, values, label, limits, upper in _panels(found):
-        histograms.append({"key": key, "figure": json_item(draw_histogram(key, values, label, limits, upper=upper))})
-        panels.append(Panel(key, title, note))
+    document.js_on_event(DocumentReady, CustomJS(args=models, code=f"window.exploreReady({{{', '.join(models)}}});"))
     places = np.stack([source.data["x"], source.data["y"]])
+    histograms = list(_histograms(found))
     about = {
         "span": float((places.max(axis=1) - places.min(axis=1)).max()) or 1.0,
         "columns": [
@@ -202,79 +172,41 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
         },
         "words": words,
         "classes": classes,
-        "histograms": histograms,
+        "histograms": {one.key: {"edges": one.edges, "counts": one.counts} for one in histograms},
     }
-    pictures = set() if thumbnails is None else {node for node, made in thumbnails.made.items() if made}
-    sections = Sections(found, pictures)
-    labeled = found.issues is not None
-    here = files("asbc.explore")
-    # Everything is escaped unless the template says otherwise, and it does so only for what is written here.
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
-    template = templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8"))
+    here = files("asbc.explore")
+    images = set() if thumbnails is None else {node for node, image in thumbnails.images.items() if image}
     return file_html(
         document,
         INLINE,
         name,
-        template=template,
+        template=templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8")),
         template_variables={
             "generator": GENERATOR,
-            "css": here.joinpath("page.css").read_text(encoding="utf-8"),
+            "css": files("asbc.report").joinpath("page.css").read_text(encoding="utf-8"),
             "script": here.joinpath("page.js").read_text(encoding="utf-8"),
+            "without_addresses": without_addresses,
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
-            "lead": _lead(found),
-            "ways": ways,
-            "search_hint": _search_hint(found),
-            "map_note": _map_note(found),
-            "cards": sections.cards(),
-            "panels": panels,
-            "hubs": sections.hubs(),
-            "outliers": sections.outliers(),
-            "groups": sections.groups(),
-            "more_groups": sections.more_groups(),
-            "pieces": sections.pieces(),
             "about": found.about,
             "about_page": about,
-            "suspects": sections.suspects() if labeled else None,
-            "doubtful": len(found.suspects),
-            "alone": sections.alone(),
-            "pairs": sections.pairs(),
-            "per_class": sections.per_class(),
+            "ways": ways,
+            "histograms": histograms,
             "method": [*method, *notes, *([] if thumbnails is None else thumbnails.notes)],
-            "footer": f"Made by {GENERATOR} {__version__}. The page needs no network; its numbers, one row per node, "
-            "are in the Parquet file of the same name.",
+            "version": __version__,
+            **_texts(found),
+            **_lists(found, images),
         },
     )
 
 
-def tooltip(columns: Any) -> str:
-    """What a hover shows: the picture, number, label, text and some numbers. Bokeh escapes every ``@`` value."""
-    rows = [
-        ("label", "label", "@label"),
-        ("suggested", "suggested", "@suggested"),
-        ("suspicion", "suspicion", "@suspicion{0.00}"),
-        ("image_name", "image", "@image_name"),
-        ("dimension", "dimension", "@dimension{0.0}"),
-        ("sigma", "σ", "@sigma{0.000}"),
-        ("density", "density", "@density{0.00}"),
-    ]
-    lines = "".join(
-        f'<tr><td style="color:#5b6770;padding-right:8px">{name}</td>'
-        f'<td style="overflow-wrap:anywhere">{value}</td></tr>'
-        for key, name, value in rows
-        if key in columns
-    )
-    picture = (
-        '<img src="data:image/webp;base64,@picture" alt="" '
-        'style="display:block;max-width:96px;min-width:48px;border-radius:4px;margin:0 0 4px">'
-        if "picture" in columns
-        else ""
-    )
-    text = '<div style="margin:4px 0 0;overflow-wrap:anywhere">@text</div>' if "text" in columns else ""
-    return (
-        '<div style="max-width:260px;font:12px/1.4 system-ui,sans-serif;color:#1f2933">'
-        f'{picture}<strong>@node</strong><table style="border-spacing:0;font:inherit">{lines}</table>{text}</div>'
-    )
+def without_addresses(script: str) -> str:
+    """Remove remote addresses from Bokeh's script, such as that of its MathJax loader. XML namespaces stay."""
+    return re.sub(r"https?://(?!www\.w3\.org/)[^\s\"'`<>\\)$]+", "", script)
+
+
+# Columns
 
 
 def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
@@ -287,8 +219,8 @@ def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
     return columns | {way.field: way.values for way in ways if way.legend}
 
 
-def _classes(found: Findings) -> dict[str, dict[str, list]]:
-    """Columns of classes, as the names of these and the place of every node's among them, -1 for none."""
+def _class_columns(found: Findings) -> dict[str, dict[str, list]]:
+    """Return columns of classes as their names and each node's class number, -1 for none."""
     nodes = found.nodes.iloc[found.shown]
     coded = {}
     for key in [name for name in ("label", "suggested") if name in nodes]:
@@ -298,76 +230,278 @@ def _classes(found: Findings) -> dict[str, dict[str, list]]:
 
 
 def _words(found: Findings, thumbnails: Thumbnails | None, notes: list[str]) -> dict[str, list[str]]:
-    """Columns of texts and pictures."""
+    """Return columns of texts and images; adds a note if texts are cut."""
     nodes, columns = found.nodes.iloc[found.shown], {}
     if "text" in nodes:
-        most = min(TEXT_MOST, max(20, TEXT_BYTES // len(nodes)))
+        most = min(MAX_TEXT, max(20, MAX_TEXT_BYTES // len(nodes)))
         texts = nodes["text"].tolist()
-        columns["text"] = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
+        columns["text"] = [_cut(text, most) for text in texts]
         cut = sum(len(text) > most for text in texts)
         if cut:
-            notes.append(f"{cut:,} texts are cut to {most} characters on this page; the table has them whole.")
+            notes.append(f"{cut:,} texts are cut to {most} characters on this page; the table has the full texts.")
     if "image" in nodes:
         columns["image_name"] = nodes["image"].tolist()
     if thumbnails is not None:
-        columns["picture"] = [thumbnails.made.get(int(node), "") for node in found.shown]
+        columns["picture"] = [thumbnails.images.get(int(node), "") for node in found.shown]
     return columns
 
 
-def _panels(found: Findings):
-    """Key, title, note, values, axis, thresholds and end of the axis of each histogram."""
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+# Histograms
+
+
+class Histogram(NamedTuple):
+    """A histogram of all nodes: its column, title, note, bins and SVG."""
+
+    key: str
+    title: str
+    note: str
+    edges: list[float]
+    counts: list[int]
+    svg: str
+
+
+def _histograms(found: Findings) -> Iterator[Histogram]:
     about, nodes = found.about, found.nodes
-    clipped = Sections(found, set()).clipped()
     dimension = nodes["dimension"].to_numpy(float)
-    far = float(np.quantile(dimension, 0.995))
-    yield "dimension", "Local dimension.", clipped, dimension, "dimension", [], min(LARGEST, max(far, 2.0))
+    far = min(LARGEST, max(float(np.quantile(dimension, 0.995)), 2.0))
+    yield _histogram("dimension", "Local dimension.", _clipped(found), dimension, "dimension", None, far)
     limit = about.outlier_threshold
-    note = f"{counted(len(about.outliers), 'node')} beyond {limit:.2f}, three quartile ranges above the upper quartile."
+    beyond = _count(len(about.outliers), "node")
+    note = f"{beyond} beyond {limit:.2f}, three interquartile ranges above the upper quartile."
     score = nodes["outlier_score"].to_numpy(float)
-    yield "outlier_score", "Outliers.", note, score, "distance, relative to around it", _finite(limit), None
+    yield _histogram("outlier_score", "Outliers.", note, score, "distance, relative to nearby nodes", limit)
     limit = about.duplicates.threshold
     near = int((about.duplicates.nearest <= limit).sum())
-    note = f"{counted(near, 'node')} with another within {limit:.2g} of the distance to their last neighbour."
+    note = f"{_count(near, 'node')} with another node within {limit:.2g} of the distance to their last neighbour."
     nearest = nodes["nearest_ratio"].to_numpy(float)
-    yield "nearest_ratio", "Near-duplicates.", note, nearest, "nearest neighbour, relative to scale", [limit], 1.0
+    yield _histogram(
+        "nearest_ratio", "Near-duplicates.", note, nearest, "nearest neighbour, relative to scale", limit, 1.0
+    )
     if found.issues is not None:
-        note = f"{counted(len(found.suspects), 'label')} above 0.5, where another class weighs more than their own."
-        yield "suspicion", "Label suspicion.", note, nodes["suspicion"].to_numpy(float), "suspicion", [0.5], 1.0
+        note = f"{_count(len(found.suspects), 'label')} above 0.5, where another class has more weight."
+        suspicion = nodes["suspicion"].to_numpy(float)
+        yield _histogram("suspicion", "Label suspicion.", note, suspicion, "suspicion", 0.5, 1.0)
 
 
-def _finite(limit: float) -> list[float]:
-    return [limit] if np.isfinite(limit) else []
+def _histogram(
+    key: str, title: str, note: str, values: NDArray, label: str, limit: float | None, upper: float | None = None
+) -> Histogram:
+    """Draw a histogram; values beyond `upper` are counted in the last bar. The script of the page finds bars by id."""
+    finite = values[np.isfinite(values)]
+    limits = [limit] if limit is not None and np.isfinite(limit) else []
+    low = min([*finite.min(initial=np.inf, keepdims=True), *limits]) if len(finite) else 0.0
+    high = max([np.quantile(finite, 0.999), *limits]) if len(finite) else 1.0
+    high = min(high, upper) if upper is not None else high
+    edges = np.linspace(low, high + 0.02 * ((high - low) or 1.0), BINS + 1)
+    counts, _ = np.histogram(np.clip(values[~np.isnan(values)], edges[0], edges[-1]), edges)
+
+    def paint(axes: Axes) -> None:
+        axes.patch.set_gid(f"keep-area-{key}")
+        bars = axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color="#b6c2cd", edgecolor="white", lw=0.5)
+        for number, bar in enumerate(bars):
+            bar.set_gid(f"keep-bar-{key}-{number}")
+        for place in limits:
+            axes.axvline(place, color=RED, lw=1.6, ls=(0, (4, 2)))
+        axes.set(xlabel=label, xlim=(edges[0], edges[-1]), ylim=(0, max(1, counts.max()) * 1.08))
+        axes.grid(visible=False, axis="x")
+
+    svg = panel_svg(Panel("", paint, f"Histogram: {title} {note}"), size=(3.6, 2.1), salt=key)
+    return Histogram(key, title, note, edges.tolist(), counts.tolist(), svg)
 
 
-def _lead(found: Findings) -> str:
+# Sentences
+
+
+def _texts(found: Findings) -> dict[str, str]:
+    """Return the sentences of the page: its lead, the search field's hint, and the note on the map."""
     about = found.about
-    said = [f"{about.n:,} nodes, each with its {about.k} nearest neighbours"]
+    lead = [f"{about.n:,} nodes, each with its {about.k} nearest neighbours"]
     if found.classes is not None:
-        said.append(
-            f"{about.n_labeled:,} labels of {about.n_classes:,} classes, {len(found.suspects):,} of them doubtful"
-        )
+        doubtful = len(found.suspects)
+        lead.append(f"{about.n_labeled:,} labels of {about.n_classes:,} classes, {doubtful:,} of them doubtful")
     elif "label" in found.nodes:
         one = found.nodes["label"].nunique() == 1
         why = "all labels are of one class" if one else "no two nodes have the same label"
-        said.append(f"{why}, so they are shown and not judged")
-    copies, remote = len(about.duplicates.redundant), len(about.outliers)
-    said.append(f"{counted(copies, 'near-duplicate')} and {counted(remote, 'outlier')}")
-    return "; ".join(said) + "."
-
-
-def _search_hint(found: Findings) -> str:
+        lead.append(f"{why}, so they are shown and not judged")
+    duplicates, outliers = len(about.duplicates.redundant), len(about.outliers)
+    lead.append(f"{_count(duplicates, 'near-duplicate')} and {_count(outliers, 'outlier')}")
     *first, last = ["id", *(name for name in ("label", "text", "image") if name in found.nodes)]
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def _map_note(found: Findings) -> str:
-    about, said = found.about, ""
+    note = ""
     if len(found.shown) < about.n:
-        by = "class" if found.issues is not None else "piece of the graph"
-        said = (
-            f"The map shows a sample: {len(found.shown):,} of {about.n:,} nodes, every {by} by its share (of a small "
-            "one ten nodes, or all it has), and all nodes that this page lists. All numbers are of all nodes."
+        by = "class" if found.issues is not None else "component"
+        note = (
+            f"The map shows a sample of {len(found.shown):,} of {about.n:,} nodes, stratified by {by} (at least ten "
+            "nodes of each, or all), and every node that this page lists. All numbers are computed from all nodes."
         )
     if about.components > 1 and not found.placed_by_vectors:
-        said += " Separate pieces of the graph are placed at random, since the vectors were not given."
-    return said.strip()
+        note += " Separate components are placed at random, because the vectors were not given."
+    return {
+        "lead": "; ".join(lead) + ".",
+        "search_hint": f"{', '.join(first)} or {last}" if first else last,
+        "map_note": note.strip(),
+    }
+
+
+def _clipped(found: Findings) -> str:
+    about = found.about
+    if not about.at_smallest + about.at_largest:
+        return f"No estimate is at the limits, {SMALLEST:.0f} and {LARGEST:.0f}."
+    return (
+        f"{about.at_smallest:,} estimates are at the lower limit {SMALLEST:.0f}, {about.at_largest:,} at the upper "
+        f"limit {LARGEST:.0f}."
+    )
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+# Lists
+
+
+class Ref(NamedTuple):
+    """A node in a list: its number, label and text, and whether it has an image."""
+
+    node: int
+    label: str | None
+    text: str
+    picture: bool
+
+
+class Card(NamedTuple):
+    """One number of the overview: name, value, explanation, and the nodes that it is about."""
+
+    name: str
+    value: str
+    note: str
+    nodes: str = ""
+
+
+def _lists(found: Findings, images: set[int]) -> dict[str, Any]:
+    """Return the cards and lists of the page."""
+    about, nodes = found.about, found.nodes
+    labels = nodes["label"].tolist() if "label" in nodes else [None] * about.n
+    texts = nodes["text"].tolist() if "text" in nodes else [""] * about.n
+
+    def refs(some: NDArray[np.int64]) -> list[Ref]:
+        return [Ref(i, labels[i], _cut(str(texts[i]), SNIPPET), i in images) for i in np.asarray(some).tolist()]
+
+    outliers, groups = about.outliers[:MAX_OUTLIERS], found.listed_groups
+    component = nodes["component"].to_numpy()
+    sizes = np.bincount(component)
+    return {
+        "cards": _cards(found, sizes),
+        "hubs": list(zip(refs(about.hubs), about.occurrence[about.hubs].tolist(), strict=True)),
+        "outliers": list(zip(refs(outliers), about.outlier_score[outliers].tolist(), strict=True)),
+        "groups": [(refs(group), len({labels[node] for node in group} - {None}) > 1) for group in groups],
+        "more_groups": max(0, len(about.duplicates.groups) - MAX_GROUPS),
+        "components": [
+            (number + 1, int(sizes[number]), _join(np.flatnonzero(component == number)) if number else "")
+            for number in range(min(MAX_COMPONENTS, len(sizes)))
+        ],
+        "suspects": None if found.issues is None else _suspects(found, refs),
+        "doubtful": len(found.suspects),
+        **_class_lists(found),
+    }
+
+
+def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:
+    about = found.about
+    low, middle, high = about.dimension_quartiles
+    groups = about.duplicates.groups
+    quartiles = f"median; half of the nodes lie between {low:.1f} and {high:.1f}. {_clipped(found)}"
+    cards = [
+        Card(
+            "Nodes",
+            f"{about.n:,}",
+            (f"vectors with {about.d:,} dimensions, " if about.d else "") + f"{about.k} neighbours each",
+        ),
+        Card("Local dimension", f"{middle:.1f}", quartiles),
+    ]
+    if about.effective_rank is not None:
+        note = f"of {min(about.n, about.d or about.n):,} directions are in use overall (RankMe)"
+        cards.append(Card("Effective rank", f"{about.effective_rank:.0f}", note))
+    connected = "the graph is connected"
+    cards += [
+        Card(
+            "Components",
+            f"{about.components:,}",
+            connected if about.components == 1 else f"the largest has {sizes.max() / about.n:.1%} of the nodes",
+        ),
+        Card(
+            "Hubs",
+            f"{about.hubness:.2f}",
+            f"skewness of how often nodes are neighbours. {about.antihubs:.1%} are nobody's neighbour; the largest hub "
+            f"is a neighbour of {about.occurrence[about.hubs[0]]:,} nodes",
+            _join(about.hubs),
+        ),
+        Card(
+            "Outliers",
+            f"{len(about.outliers):,}",
+            f"are more than {about.outlier_threshold:.2f} times as far from their neighbours as nearby nodes",
+            _join(about.outliers),
+        ),
+        Card(
+            "Near-duplicates",
+            f"{len(about.duplicates.redundant):,}",
+            f"could be dropped: {_count(len(groups), 'group')} of nodes that are nearly the same",
+            _join(np.concatenate(groups)) if groups else "",
+        ),
+    ]
+    if about.loo_accuracy is not None and about.loo_interval is not None:
+        bottom, top = about.loo_interval
+        note = f"of {about.n_labeled:,} labels agree with the vote of the neighbours [{bottom:.1%}, {top:.1%}]"
+        cards.append(Card("Labels that fit", f"{about.loo_accuracy:.1%}", note, _join(found.suspects)))
+    return cards
+
+
+def _suspects(found: Findings, refs: Any) -> list[dict[str, Any]]:
+    nodes = found.nodes
+    return [
+        {
+            "ref": refs([node])[0],
+            "suggested": nodes["suggested"].iat[int(node)],
+            "suspicion": float(nodes["suspicion"].iat[int(node)]),
+            "neighbors": refs(supporters),
+            "nodes": _join(np.concatenate([[node], supporters])),
+        }
+        for node, supporters in zip(found.suspects, found.supporters, strict=False)
+    ]
+
+
+def _class_lists(found: Findings) -> dict[str, Any]:
+    """Return pairs of classes that are confused, the accuracy of each class, and a note on classes of one node."""
+    report, suspects = found.classes, found.suspects
+    if report is None:
+        return {"pairs": [], "per_class": [], "single": ""}
+    names = [value.decode() if isinstance(value, bytes) else str(value) for value in report.classes.tolist()]
+    given = found.nodes["label"].to_numpy(object)[suspects]
+    suggested = found.nodes["suggested"].to_numpy(object)[suspects]
+    pairs = []
+    for (a, b), there, back in list(zip(report.pairs, report.there, report.back, strict=True))[:MAX_PAIRS]:
+        one, other = names[a], names[b]
+        between = ((given == one) & (suggested == other)) | ((given == other) & (suggested == one))
+        pairs.append({"one": one, "other": other, "there": there, "back": back, "nodes": _join(suspects[between])})
+    worst_first = np.lexsort((-report.size, report.accuracy))
+    per_class = [
+        {
+            "name": names[c],
+            "size": int(report.size[c]),
+            "share": float(report.accuracy[c]),
+            "low": float(report.low[c]),
+            "high": float(report.high[c]),
+        }
+        for c in worst_first
+    ]
+    single = int((report.size == 1).sum())
+    note = f"{single:,} class{'' if single == 1 else 'es'} with a single node cannot be judged." if single else ""
+    return {"pairs": pairs, "per_class": per_class, "single": note}
+
+
+def _join(nodes: NDArray[np.int64]) -> str:
+    """Return node numbers as an attribute of the page."""
+    return ",".join(map(str, np.asarray(nodes).tolist()))

@@ -1,6 +1,6 @@
-"""What a graph tells: votes, propagation, doubtful labels, duplicates, and a probe for training.
+"""Learning on a graph: votes, propagation, label issues, duplicates, and a probe for training.
 
-:class:`GraphProbe` needs Lightning, so it is imported only when it is asked for.
+:class:`GraphProbe` needs Lightning, so it is imported on first use.
 """
 
 from __future__ import annotations

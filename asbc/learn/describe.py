@@ -1,9 +1,8 @@
-"""What is there to know of these vectors before anything is trained on them?"""
+"""A report on vectors: dimension, hubs, components, duplicates, outliers and the vote of neighbours."""
 
 from __future__ import annotations
 
 import html
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.builder import GraphBuilder
-from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
+from asbc.dimension import LARGEST, SMALLEST, levina_bickel
 from asbc.kernels.components import join_rows, piece_names
 from asbc.kernels.vote import class_weights
 from asbc.learn.duplicates import K_DIMENSION, Duplicates, find_duplicates
-from asbc.learn.labels import encode_partial
-from asbc.learn.source import open_rows, row_blocks
-from asbc.learn.spread import global_rank
+from asbc.learn.issues import wilson_interval
+from asbc.learn.labels import align_rows, encode_partial
+from asbc.learn.source import fit_source, open_rows, row_blocks
 from asbc.neighbors.types import Neighbors
 from asbc.outofcore.folder import load_nodes
-from asbc.validation import as_vectors
+from asbc.validation import as_vectors, seed_number, whole_number
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
 HUBS = 10  # hubs that are named, the biggest ones
@@ -28,57 +27,57 @@ HUBS = 10  # hubs that are named, the biggest ones
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What :func:`describe` found. Its ``repr`` is a short report, in a notebook a table.
+    """The result of :func:`describe`. Its ``repr`` is a short report, in a notebook a table.
 
     Attributes
     ----------
     n, k : int
         Nodes, and neighbours per node.
     d : int or None
-        Columns of the vectors; None if they were not at hand.
+        Columns of the vectors; None if they were not given.
     global_dimension : float
-        Dimension of the whole: the harmonic mean of Levina and Bickel's local estimates.
+        Harmonic mean of Levina and Bickel's local estimates.
     dimension : (n,) float64
         Dimension around each node.
     dimension_quartiles : (3,) float64
-        Of them, the lower quartile, the median and the upper quartile.
+        Lower quartile, median and upper quartile of `dimension`.
     at_smallest, at_largest : int
-        Nodes whose dimension is at the limit of what is estimated, 1 or 200.
+        Nodes whose dimension is clipped to 1 or to 200.
     effective_rank : float or None
-        How many directions the vectors use on the whole; None if they were not at hand.
+        Effective rank of all vectors; None if they were not given.
     occurrence : (n,) int64
-        In how many nodes' lists of neighbours a node stands.
+        Number of nodes that have a node as a neighbour.
     hubness : float
-        Skewness of the occurrence: 0 where all nodes occur alike, above about 1.5 where few nodes are everywhere.
+        Skewness of the occurrence; above about 1.5, a few nodes are neighbours of very many.
     antihubs : float
-        Share of nodes that are nobody's neighbour.
+        Share of nodes that are no node's neighbour.
     hubs : (10,) int64
-        The nodes that occur most, the largest first.
+        The nodes with the largest occurrence, the largest first.
     components : int
-        Pieces of the graph, directions ignored.
+        Number of connected components, directions ignored.
     component : (n,) int64
-        The smallest node of each node's piece.
+        The smallest node of each node's component.
     duplicates : Duplicates
-        Groups of nodes that are nearly the same.
+        Groups of near-duplicate nodes.
     outlier_score : (n,) float64
         Distance to a node's k-th neighbour, divided by the median of the same distance at its neighbours: about 1
-        where a node lies as densely as its surroundings, more where it lies apart.
+        where the density equals that of the surroundings, more for isolated nodes.
     outlier_threshold : float
-        Three quartile ranges above the upper quartile of the scores, on a log scale.
+        Upper quartile of the scores plus three interquartile ranges, on a log scale.
     outliers : (m,) int64
-        Nodes above the threshold, the most remote first.
+        Nodes above the threshold, the largest score first.
     scale : (n,) float64
         Distance to each node's k-th neighbour.
     loo_accuracy : float or None, default=None
-        Share of labelled nodes whose neighbours' vote gives their label; None without labels.
+        Leave-one-out accuracy of the neighbours' vote; None without labels.
     loo_interval : (float, float) or None, default=None
-        Wilson's 95% interval of it: what chance would allow, had other nodes been drawn.
+        Wilson's 95% interval of it.
     n_labeled, n_classes : int, default=0
         Nodes with a label, and classes; 0 without labels.
 
     See Also
     --------
-    describe : makes it.
+    describe : computes it.
 
     Examples
     --------
@@ -115,54 +114,54 @@ class Description:
 
     @property
     def density(self) -> NDArray[np.float64]:
-        """(n,) float64: how densely each node lies, the median of all scales divided by its own; inf among copies."""
+        """(n,) float64: the median of all scales divided by a node's own; inf among copies."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.median(self.scale) / self.scale
         return np.where(self.scale > 0, ratio, np.inf)
 
     def lines(self) -> list[tuple[str, str]]:
-        """The report as pairs of a name and what is to say of it."""
+        """Return the report as pairs of a name and a text."""
         low, middle, high = self.dimension_quartiles
         sizes = np.bincount(self.component)
         clipped = self.at_smallest + self.at_largest
         width = "" if self.d is None else f" x {self.d}"
-        said = [
+        lines = [
             ("vectors", f"{self.n:,}{width}, {self.k} neighbours each"),
             (
                 "dimension",
-                f"{self.global_dimension:.1f} on the whole, {middle:.1f} in the median around a node "
+                f"{self.global_dimension:.1f} globally, local median {middle:.1f} "
                 f"(quartiles {low:.1f} to {high:.1f})"
                 + (f"; {clipped:,} at the limits {SMALLEST:.0f} and {LARGEST:.0f}" if clipped else ""),
             ),
         ]
         if self.effective_rank is not None:
-            said.append(("effective rank", f"{self.effective_rank:.1f} of {min(self.n, self.d or self.n):,}"))
-        said += [
+            lines.append(("effective rank", f"{self.effective_rank:.1f} of {min(self.n, self.d or self.n):,}"))
+        lines += [
             (
                 "hubness",
-                f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are nobody's neighbour, node "
-                f"{self.hubs[0]} is that of {self.occurrence[self.hubs[0]]:,}",
+                f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are no node's neighbour, node "
+                f"{self.hubs[0]} is a neighbour of {self.occurrence[self.hubs[0]]:,}",
             ),
             ("components", f"{self.components:,}, the largest has {sizes.max() / self.n:.1%} of the nodes"),
             (
                 "duplicates",
-                f"{len(self.duplicates.groups):,} groups, {len(self.duplicates.redundant):,} nodes could go "
+                f"{len(self.duplicates.groups):,} groups, {len(self.duplicates.redundant):,} redundant nodes "
                 f"(threshold {self.duplicates.threshold:.2g})",
             ),
             (
                 "outliers",
-                f"{len(self.outliers):,} (more than {self.outlier_threshold:.2f} times as far as around them)",
+                f"{len(self.outliers):,} (score above {self.outlier_threshold:.2f})",
             ),
         ]
         if self.loo_accuracy is not None and self.loo_interval is not None:
-            said.append(
+            lines.append(
                 (
                     "neighbours' vote",
                     f"{self.loo_accuracy:.1%} right [{self.loo_interval[0]:.1%}, {self.loo_interval[1]:.1%}] of "
                     f"{self.n_labeled:,} labels, {self.n_classes:,} classes",
                 )
             )
-        return said
+        return lines
 
     def __repr__(self) -> str:
         return "\n".join(f"{name + ':':17s} {text}" for name, text in self.lines())
@@ -176,17 +175,21 @@ class Description:
         return f"<table>{rows}</table>"
 
 
-def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike | None = None) -> Description:
-    """Describe vectors by their neighbourhoods: dimension, hubs, pieces, duplicates, outliers, and labels if given.
+def describe(
+    source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike | None = None, metric: str | None = None
+) -> Description:
+    """Describe vectors by their neighbourhoods: dimension, hubs, components, duplicates, outliers, and labels if given.
 
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
-        On vectors a ``GraphBuilder()`` is fitted first. A folder is read block by block.
+        On vectors a ``GraphBuilder`` is fitted first. A folder is read block by block.
     labels : (n,) array-like or None, default=None
-        -1, None, NaN or "" where a node is unlabelled.
+        -1, None, NaN or "" where a node is unlabelled. A pandas Series is aligned with the index of the vectors.
     vectors : (n, d) array-like or None, default=None
-        For a folder, which does not hold the vectors: they are asked for the effective rank only.
+        The vectors of a graph folder, for the effective rank.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric for vectors; None is cosine.
 
     Returns
     -------
@@ -194,23 +197,21 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
 
     See Also
     --------
-    find_duplicates, find_label_issues : go into detail.
+    find_duplicates, find_label_issues : return the details.
 
     Examples
     --------
     >>> import asbc, numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(0, 1, (100, 5)), rng.normal(20, 1, (100, 5))])
-    >>> found = asbc.describe(X, np.repeat(["cat", "dog"], 100))
+    >>> found = asbc.describe(X, np.repeat(["cat", "dog"], 100), metric="euclidean")
     >>> found.components, found.loo_accuracy
     (2, 1.0)
     >>> print(str(found).splitlines()[0])
     vectors:          200 x 5, 30 neighbours each
     """
-    if not isinstance(source, GraphBuilder | str | os.PathLike):
-        array = as_vectors(source, "source")
-        k = max(SMALLEST_TREE, min(30, len(array) - 1))
-        source = GraphBuilder(k_cand=k).fit(array)
+    source, index = fit_source(source, "nnk", metric)
+    labels = align_rows(labels, index, "labels")
     neighbors, weights = open_rows(source)
     n = neighbors.n
     codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
@@ -269,28 +270,45 @@ def describe(source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike
     )
 
 
-def wilson_interval(right: int, of: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Wilson's interval of a share; unlike the usual one it stays within 0 and 1 and holds where all are right.
+def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
+    """Return the effective rank of all vectors: ``exp`` of the entropy of their normalised singular values.
+
+    It falls when an encoder's features collapse onto few directions. The vectors are taken as they are, not centred.
 
     Parameters
     ----------
-    right, of : int
-    z : float, default=1.96
-        Normal quantile: 1.96 for 95%.
+    X : (n, d) array-like, or memory map
+    sample : int, default=10000
+        Largest number of vectors used; of more, this many are drawn.
+    seed : int, default=0
+        Seed of the draw.
 
     Returns
     -------
-    low, high : float
+    float from 1 to min(n, d); 0 if all vectors are zero
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.describe import global_rank
+    >>> round(global_rank(np.eye(5)), 6)
+    5.0
     """
-    share = right / of
-    center = (share + z * z / (2 * of)) / (1 + z * z / of)
-    half = z * np.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    # The share itself is always inside, whatever rounding says where all or none are right.
-    return float(max(0.0, min(share, center - half))), float(min(1.0, max(share, center + half)))
+    sample = whole_number(sample, "sample", 1)
+    shape = np.shape(X)
+    if len(shape) == 2 and shape[0] > sample:
+        rows = np.sort(np.random.default_rng(seed_number(seed)).choice(shape[0], sample, replace=False))
+        X = np.asarray(X[rows] if hasattr(X, "dtype") else [X[i] for i in rows])  # type: ignore[index]
+    values = np.linalg.svd(as_vectors(X).astype(np.float64, copy=False), compute_uv=False)
+    if not values.sum() > 0:
+        return 0.0
+    shares = values / values.sum()
+    shares = shares[shares > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def _local_dimension(source: Any, levina: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the graph was built with; uniform weights were built without a dimension, and take the plain estimate."""
+    """Return the dimension that the graph was built with, or the given estimate if it has none."""
     if isinstance(source, GraphBuilder):
         return levina if source.dimension_ is None else source.dimension_
     return np.array(load_nodes(source, verify=True).get("dimension", levina))
@@ -301,7 +319,7 @@ def _outlier_scores(neighbors: Neighbors, weights, scale: NDArray[np.float64]) -
     for block in row_blocks(neighbors, weights):
         around = np.median(scale[block.indices], axis=1)
         own = scale[block.nodes]
-        # Among copies only, a node lies as densely as they do; beside them, infinitely less so.
+        # Among copies only the score is 1; next to them it is infinite.
         score[block.nodes] = np.divide(own, around, out=np.where(own > 0, np.inf, 1.0), where=around > 0)
     return score
 

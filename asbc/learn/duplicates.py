@@ -1,7 +1,8 @@
-"""Which nodes are copies of each other, exactly or nearly?"""
+"""Exact and near duplicates."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -10,51 +11,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.dimension import levina_bickel
-from asbc.learn.linkage import complete_groups, linked_pieces
-from asbc.learn.source import Source, open_rows, row_blocks
+from asbc.kernels.components import join_edges, piece_names
+from asbc.learn.source import Source, fit_source, open_rows, row_blocks
 from asbc.neighbors.types import Neighbors
 
-# The default threshold. On 3,000 sentence embeddings it takes in 2% of the nodes, on 1,797 images of digits 0.1%, all
-# of them with their partner's label, and it finds 98% of digits that were made a tenth brighter.
-LARGEST_DEFAULT = 0.25
-# In few dimensions ordinary neighbours come nearer than that. Of neighbours spread evenly over a ball in d dimensions
-# a share of t^d lies within t of its radius; this is the share that the default lets through.
-BY_CHANCE = 0.001
-K_DIMENSION = 10  # neighbours that the dimension is read off
+# The default threshold. It selects 2% of 3,000 sentence embeddings and 0.1% of 1,797 images of digits, all with the
+# label of their partner, and finds 98% of digits that were made a tenth brighter.
+MAX_DEFAULT = 0.25
+# In few dimensions ordinary neighbours come closer than that. Of points spread evenly over a ball in d dimensions a
+# share of t^d lies within t of its radius; this is the share that the default accepts.
+CHANCE_SHARE = 0.001
+K_DIMENSION = 10  # neighbours used to estimate the dimension
 
 
 @dataclass(frozen=True, repr=False)
 class Duplicates:
-    """Groups of nodes that are nearly the same; :func:`find_duplicates` gives it.
+    """Groups of near-duplicate nodes; the result of :func:`find_duplicates`.
 
     Attributes
     ----------
     groups : list of (m,) int64 arrays
-        Nodes of each group, two or more, rising; groups in the order of their first node.
+        Nodes of each group, two or more, ascending; groups in the order of their first node.
     pairs : (p, 2) int64
-        All listed pairs of nodes within the threshold, the nearest first and the smaller node on the left. Pairs
-        that are in no group are among them.
+        All pairs of neighbours within the threshold, the nearest first; includes pairs that are in no group.
     ratio : (p,) float64
         Distance of each pair, divided by the smaller of both nodes' scales; 0 for exact copies.
     threshold : float
         The largest ratio that counts as a duplicate.
     n : int
-        How many nodes there are.
+        Number of nodes.
     nearest : (n,) float64
-        The smallest ratio of each node to any of its neighbours: what the threshold is compared with.
+        The smallest ratio of each node to any of its neighbours.
     rows : (Neighbors, (n, k) array)
-        Where the pairs came from, so that another threshold needs no new search.
+        The rows that were scanned, so that another threshold needs no new search.
 
     See Also
     --------
-    find_duplicates : looks for them.
+    find_duplicates : computes it.
 
     Examples
     --------
     >>> import asbc, numpy as np
     >>> X = np.random.default_rng(0).normal(size=(60, 8))
     >>> X[40] = X[3]
-    >>> found = asbc.find_duplicates(asbc.GraphBuilder().fit(X))
+    >>> found = asbc.find_duplicates(X, metric="euclidean")
     >>> found.redundant
     array([40])
     """
@@ -69,12 +69,12 @@ class Duplicates:
 
     @property
     def redundant(self) -> NDArray[np.int64]:
-        """The nodes that can go if one node of every group, the first, is to stay; rising."""
+        """(m,) int64: the nodes to drop in order to keep the first node of every group; ascending."""
         rest = [group[1:] for group in self.groups]
         return np.sort(np.concatenate(rest)) if rest else np.empty(0, dtype=np.int64)
 
     def at(self, threshold: float) -> Duplicates:
-        """The groups at another threshold. Nothing is searched again; above this one, the rows are read again.
+        """Return the groups at another threshold. Only a larger one reads the rows again.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Duplicates:
         exact = int((self.ratio == 0).sum())
         lines = [
             f"Duplicates: {len(self.groups):,} groups at threshold {self.threshold:g}, "
-            f"{len(self.redundant):,} of {self.n:,} nodes could go ({exact:,} of {len(self.pairs):,} pairs are exact)"
+            f"{len(self.redundant):,} of {self.n:,} nodes are redundant; {exact:,} of {len(self.pairs):,} pairs exact"
         ]
         for group in sorted(self.groups, key=len, reverse=True)[:5]:
             shown = ", ".join(map(str, group[:8].tolist())) + (", ..." if len(group) > 8 else "")
@@ -102,28 +102,26 @@ class Duplicates:
         return "\n".join(lines)
 
 
-def find_duplicates(source: Source, threshold: float | None = None) -> Duplicates:
-    """Find groups of nodes that are the same, or nearly, at the scale of their surroundings.
+def find_duplicates(source: Source, threshold: float | None = None, *, metric: str | None = None) -> Duplicates:
+    """Find groups of nodes that are equal or nearly equal, relative to the distances around them.
 
     A node's *scale* is the distance to the last of its k neighbours. A pair's *ratio* is its distance divided by the
-    smaller of both scales, so one threshold serves dense and sparse regions and every metric. Two copies have ratio 0;
-    the nearest ordinary neighbour of a sentence embedding has 0.6 in the median.
+    smaller of both scales, so one threshold serves dense and sparse regions and every metric. Copies have ratio 0;
+    the nearest ordinary neighbour of a sentence embedding has a median of 0.6.
 
-    Every two members of a group are within the threshold (complete linkage), so there are no chains in which the
-    ends have little in common. Exact copies are always found. What is not in a node's list is at least at the
-    distance of its scale, so that no pair below ratio 1 is missed, unless the neighbours were searched approximately.
-    That bounds what can be asked: a threshold lies below 1, and of near-copies that are no exact ones, more than k
-    around one node become that node's scale and are no longer told from ordinary neighbours. If you expect that many,
-    build with a larger ``k_cand``. Groups of exact copies may be of any size.
+    All members of a group are within the threshold of each other (complete linkage). Exact copies are always found, in
+    groups of any size. If a node has more than k near copies, they determine its scale and are no longer found; use a
+    larger ``k_cand`` if you expect that many.
 
     Parameters
     ----------
-    source : fitted GraphBuilder, or path of a graph folder
-        A folder is read block by block; memory goes with the block and with the pairs that are found.
+    source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
+        On vectors a ``GraphBuilder`` is fitted. A folder is read block by block.
     threshold : float from 0 to below 1 or None, default=None
-        0 finds exact copies only. By default 0.25; in fewer than five dimensions less, ``0.001 ** (1 / dimension)``,
-        the ratio below which one in a thousand ordinary neighbours lies by chance. The dimension is the median of
-        :func:`levina_bickel`.
+        0 finds exact copies only. The default is 0.25 or, in fewer than five dimensions, ``0.001 ** (1 / dimension)``:
+        the ratio that one in a thousand ordinary neighbours has by chance.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric for vectors; None is cosine.
 
     Returns
     -------
@@ -131,7 +129,7 @@ def find_duplicates(source: Source, threshold: float | None = None) -> Duplicate
 
     See Also
     --------
-    describe : counts them among other things.
+    describe : reports their number.
 
     Examples
     --------
@@ -139,20 +137,20 @@ def find_duplicates(source: Source, threshold: float | None = None) -> Duplicate
     >>> X = np.random.default_rng(0).normal(size=(100, 8))
     >>> X[40] = X[3]
     >>> X[41] = X[3] + 0.01
-    >>> found = asbc.find_duplicates(asbc.GraphBuilder().fit(X))
+    >>> found = asbc.find_duplicates(X, metric="euclidean")
     >>> found.groups
     [array([ 3, 40, 41])]
     >>> found.at(0).groups
     [array([ 3, 40])]
     """
-    neighbors, weights = open_rows(source)
+    neighbors, weights = open_rows(fit_source(source, "nnk", metric)[0])
     if threshold is None:
         return _scan(neighbors, weights, default_threshold(neighbors, weights))
     return _scan(neighbors, weights, _check_threshold(threshold))
 
 
 def default_threshold(neighbors: Neighbors, weights: NDArray[np.float64]) -> float:
-    """The ratio below which ordinary neighbours are rare; see :func:`find_duplicates`."""
+    """Return the ratio below which ordinary neighbours are rare; see :func:`find_duplicates`."""
     k = min(K_DIMENSION, neighbors.k)
     if k < 2:
         return 0.0
@@ -160,7 +158,7 @@ def default_threshold(neighbors: Neighbors, weights: NDArray[np.float64]) -> flo
         levina_bickel(Neighbors(block.indices, block.distances, block.nodes.start), k)
         for block in row_blocks(neighbors, weights)
     ]
-    return min(LARGEST_DEFAULT, BY_CHANCE ** (1 / float(np.median(np.concatenate(parts)))))
+    return min(MAX_DEFAULT, CHANCE_SHARE ** (1 / float(np.median(np.concatenate(parts)))))
 
 
 def _check_threshold(threshold: Any) -> float:
@@ -183,7 +181,7 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
     for block in row_blocks(neighbors, weights):
         nodes = np.arange(block.nodes.start, block.nodes.stop)[:, None]
         smaller = np.minimum(scale[nodes], scale[block.indices])
-        # Exact copies need no scale; a node whose whole list consists of them has none.
+        # Exact copies have ratio 0 even where all neighbours are copies and the scale is 0.
         ratio = np.divide(block.distances, smaller, out=np.where(block.distances > 0, np.inf, 0.0), where=(smaller > 0))
         nearest[block.nodes] = ratio.min(axis=1)
         near = ratio <= threshold
@@ -191,7 +189,7 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
         this, that = nodes[row, 0], block.indices[row, column]
         keys.append(np.minimum(this, that) * n + np.maximum(this, that))
         ratios.append(ratio[near])
-    key, first = np.unique(np.concatenate(keys), return_index=True)  # most pairs are listed by both of their nodes
+    key, first = np.unique(np.concatenate(keys), return_index=True)  # most pairs are found from both of their nodes
     ratio = np.concatenate(ratios)[first]
     order = np.argsort(ratio, kind="stable")
     pairs = np.stack([key // n, key % n], axis=1)[order]
@@ -200,8 +198,7 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
 
 def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
     n = len(nearest)
-    # Copies of copies are copies, so exact ones are joined first, also where no list is long enough to hold them all.
-    # What is near one copy is as near to the others.
+    # Exact copies are joined first, because a list of k neighbours may not hold them all.
     copy_of = linked_pieces(n, pairs[ratio == 0])
     rest = np.sort(copy_of[pairs[ratio > 0]], axis=1)
     _, first = np.unique(rest[:, 0] * n + rest[:, 1], return_index=True)
@@ -211,3 +208,48 @@ def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
     starts = np.flatnonzero(np.diff(member[nodes])) + 1
     groups = np.split(nodes, starts) if len(nodes) else []
     return Duplicates(groups, pairs, ratio, threshold, n, nearest, rows)
+
+
+def linked_pieces(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the smallest node of each node's connected component: (n,) int64."""
+    parent = np.arange(n, dtype=np.int64)
+    join_edges(parent, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
+    return piece_names(parent)
+
+
+def complete_groups(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Merge nodes by complete linkage: return the smallest node of each node's group, (n,) int64.
+
+    Pairs (m, 2), each once, are read in their order, nearest first. Two groups are merged as soon as every member of
+    one has been paired with every member of the other. Later pairs do not undo merges, so groups at a smaller
+    threshold lie inside those at a larger one.
+    """
+    member = np.arange(n, dtype=np.int64)
+    if not len(pairs):
+        return member
+    piece = linked_pieces(n, pairs)
+    size = np.bincount(piece, minlength=n)
+    # A component of two nodes is a group; most are of this kind.
+    small = size[piece[pairs[:, 0]]] == 2
+    member[pairs[small].max(axis=1)] = pairs[small].min(axis=1)
+
+    members: dict[int, list[int]] = {}
+    seen: dict[int, dict[int, int]] = defaultdict(dict)  # number of pairs seen between two groups
+    for a, b in pairs[~small].tolist():
+        left, right = int(member[a]), int(member[b])
+        count = seen[left].get(right, 0) + 1
+        one, other = members.get(left, [left]), members.get(right, [right])
+        if count < len(one) * len(other):
+            seen[left][right] = seen[right][left] = count
+            continue
+        kept, gone = min(left, right), max(left, right)
+        members[kept] = one + other
+        members.pop(gone, None)
+        member[members[kept]] = kept
+        seen[kept].pop(gone, None)
+        for third, found in seen.pop(gone, {}).items():
+            if third != kept:
+                del seen[third][gone]
+                total = seen[kept].get(third, 0) + found
+                seen[kept][third] = seen[third][kept] = total
+    return member

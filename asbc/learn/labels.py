@@ -1,4 +1,4 @@
-"""How labels of any kind become class numbers, and which nodes a semi-supervised task may see the label of."""
+"""Labels of any kind as class codes, and the choice of labelled nodes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.validation import class_numbers, plain_array, whole_number
+from asbc.validation import class_numbers, plain_array, row_index, whole_number
 
 
 def encode_labels(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Number the classes from 0, whatever they are called.
+    """Encode labels as class codes from 0.
 
     Parameters
     ----------
     labels : (n,) sequence
-        The label of each node: integers (negative ones and ones with gaps too), strings or booleans.
+        The label of each node: integers, strings or booleans.
     n : int or None, default=None
-        How many labels there must be; None takes any number.
+        Required number of labels.
 
     Returns
     -------
     codes : (n,) int64
-        Class number of each node.
+        Class code of each node.
     classes : (c,) array
-        The label that each class number stands for, sorted.
+        The label of each code, sorted.
 
     See Also
     --------
-    reveal : chooses the nodes whose label is shown.
+    reveal : chooses the labelled nodes.
 
     Examples
     --------
@@ -42,12 +42,12 @@ def encode_labels(
     (array([1, 0, 1]), array(['cat', 'dog'], dtype='<U3'))
     """
     if labels is None:
-        raise ValueError("labels is None; this evaluation needs one label per node")
+        raise ValueError("labels is None; pass one label per node")
     array = np.asarray(plain_array(labels, "labels"))
     if array.ndim != 1 or not len(array):
         raise ValueError(f"labels must be one label per node, shape (n,); got shape {array.shape}")
     if n is not None and len(array) != n:
-        raise ValueError(f"labels must have one entry per node: {n} wanted, got {len(array)}")
+        raise ValueError(f"labels must have one entry per node: expected {n}, got {len(array)}")
     if array.dtype.kind == "O":
         odd = {type(v).__name__ for v in array} - {"str", "str_"}
         if odd:
@@ -64,27 +64,27 @@ def encode_labels(
 
 
 def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) -> NDArray[np.bool_]:
-    """Choose the nodes whose label is shown: as many of every class, or all of a class that has fewer.
+    """Choose `per_class` labelled nodes of every class, or all of a class that has fewer.
 
-    The choices of one seed are nested: the nodes shown with 2 labels per class are among those shown with 5.
+    The choices of one seed are nested: those with 2 labels per class are among those with 5.
 
     Parameters
     ----------
     codes : (n,) int64
-        Class number of each node, from :func:`encode_labels` or :func:`encode_partial`; -1 is never shown.
+        Class code of each node; -1 is never chosen.
     per_class : int
-        Labels shown per class.
+        Labels per class.
     seed : int or sequence of int
-        Draws the nodes.
+        Seed of the draw.
 
     Returns
     -------
     (n,) bool
-        True for the nodes whose label is shown.
+        True for the chosen nodes.
 
     See Also
     --------
-    asbc.learn.propagation.propagate : spreads the labels that are shown.
+    asbc.learn.propagation.propagate : propagates their labels.
 
     Examples
     --------
@@ -116,29 +116,29 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
 def encode_partial(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Number the classes from 0 where some nodes may have no label.
+    """Encode labels as class codes from 0, with -1 for unlabelled nodes.
 
     A node is unlabelled if its label is -1 (a number, not the string "-1"), None, NaN or an empty string.
 
     Parameters
     ----------
     labels : (n,) sequence of integers, strings or booleans
-        The label of every node, unlabelled ones among them.
+        The label of every node.
     n : int or None, default=None
-        How many nodes there are, to check against.
+        Required number of labels.
     name : str, default="labels"
-        What error messages call the argument.
+        Name of the argument in error messages.
 
     Returns
     -------
     codes : (n,) int64
-        Class number of each node, -1 where it is unlabelled.
+        Class code of each node, -1 where it is unlabelled.
     classes : (c,) array
-        The label that each class number stands for, sorted; at least one.
+        The label of each code, sorted; at least one.
 
     See Also
     --------
-    decode_partial : the way back.
+    decode_partial : the inverse.
 
     Examples
     --------
@@ -147,13 +147,13 @@ def encode_partial(
     (array([ 1, -1,  0]), array(['ant', 'cat'], dtype='<U3'))
     """
     if labels is None:
-        raise ValueError(f"{name} is None; one label per node is wanted, -1 or None where it is not known.")
-    # A list is read as objects first: NumPy would turn None and NaN among strings into "None" and "nan".
+        raise ValueError(f"{name} is None; pass one label per node, -1 or None where it is unknown.")
+    # A list is read as objects: NumPy would turn None and NaN among strings into "None" and "nan".
     array = np.array(labels, dtype=object) if isinstance(labels, list | tuple) else np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
     if n is not None and len(array) != n:
-        raise ValueError(f"{name} must have one entry per node: {n} wanted, got {len(array)}.")
+        raise ValueError(f"{name} must have one entry per node: expected {n}, got {len(array)}.")
     unlabeled = is_unlabeled(array)
     if unlabeled.all():
         raise ValueError(f"{name} must have at least one label; all {len(array)} entries are unlabelled.")
@@ -172,24 +172,45 @@ def encode_partial(
     return codes, classes
 
 
+def align_rows(values: Any, index: Any, name: str) -> Any:
+    """Return `values` in the order of the rows that have the pandas index `index`.
+
+    Only a pandas object can be aligned. Anything else, and values for rows without an index, are returned unchanged.
+
+    Raises
+    ------
+    ValueError
+        If the index of `values` does not hold the same row names.
+    """
+    own = row_index(values)
+    if own is None or index is None or own.equals(index):
+        return values
+    if len(own) == len(index) and own.is_unique and index.is_unique and own.isin(index).all():
+        return values.loc[index]
+    raise ValueError(
+        f"{name} and the vectors have different pandas indexes. Pass one entry per row with the same index, or "
+        f"{name}.to_numpy() to match them by position."
+    )
+
+
 def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
-    """Labels by class number, with a mark where that is -1.
+    """Return labels for class codes; -1 becomes the marker of unlabelled nodes.
 
     Parameters
     ----------
     codes : (n,) int64
-        Class number of each node, -1 where it is unlabelled.
+        Class code of each node, -1 where it is unlabelled.
     classes : (c,) array
-        The label that each class number stands for.
+        The label of each code.
 
     Returns
     -------
     (n,) array
-        The labels; an unlabelled node is marked by -1, by "" among strings, or by None among booleans.
+        The marker is -1, "" among strings, or None among booleans.
 
     See Also
     --------
-    encode_partial : the way there.
+    encode_partial : the inverse.
 
     Examples
     --------
@@ -211,12 +232,11 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
 
 
 def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries stand for no label: -1 (a number), NaN, None and empty strings.
+    """Return which entries mean "no label": -1 (a number), NaN, None and empty strings.
 
     Parameters
     ----------
     array : (n,) array
-        Labels of any kind.
 
     Returns
     -------
@@ -224,7 +244,7 @@ def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
 
     See Also
     --------
-    asbc.GraphClassifier : gives such nodes a label.
+    asbc.GraphClassifier : predicts the labels of such nodes.
 
     Examples
     --------
@@ -245,7 +265,7 @@ def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # the last two are what pandas puts there
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' markers
         return True
     if isinstance(value, str):
         return value == ""

@@ -1,4 +1,4 @@
-"""How good are the features by now? A Lightning callback that asks the neighbourhood graph while an encoder trains."""
+"""A Lightning callback that measures features by their neighbourhood graph during training."""
 
 from __future__ import annotations
 
@@ -21,48 +21,46 @@ except ImportError as error:
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE, levina_bickel
+from asbc.learn.describe import global_rank
 from asbc.learn.labels import encode_partial
-from asbc.learn.spread import global_rank
 from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
 
-FEWEST_ROWS = SMALLEST_TREE + 1  # rows that a probe needs, so that each has as many neighbours as a tree needs
+MIN_ROWS = SMALLEST_TREE + 1  # so that each row has enough neighbours for the dimension
 
 Embed = Callable[[LightningModule, Any], Any]
 
 
 class GraphProbe(Callback):
-    """Embed a validation loader every few epochs, and log what its neighbourhood graph says of the features.
+    """Embed a validation loader every few epochs, and log figures of its neighbourhood graph.
 
-    Logged are ``{name}/loo``, the share of labels that the neighbours' vote gets right (there is no temperature and no
-    head to tune); ``{name}/dimension``, the median local dimension; and ``{name}/effective_rank``, how many directions
-    the features use on the whole, which falls when they collapse. They go through ``module.log``, so that every logger,
-    early stopping and checkpoints can use them.
+    It logs ``{name}/loo``, the leave-one-out accuracy of the neighbours' vote; ``{name}/dimension``, the median local
+    dimension; and ``{name}/effective_rank``, the effective rank of all features, which falls when they collapse. They
+    go through ``module.log``, so every logger, early stopping and checkpoints can use them.
 
-    On several devices each one embeds its share of the data, and the shares are put together in the order of the data
-    set: the figures are those of one device. Training goes on as if nothing had happened: modules are set to evaluation
-    and back one by one, nothing is recorded for gradients, and the random state is restored.
+    On several devices each one embeds a share of the data, and the figures are those of one device. Training is not
+    affected: modes of modules and the random state are restored.
 
     Parameters
     ----------
     loader : DataLoader, or another iterable of batches
-        The data set of a DataLoader is gone through once, in its own order. Any other iterable must give the same
-        batches in every process.
+        The data set of a DataLoader is read once, in its own order. Any other iterable must give the same batches in
+        every process.
     every_n_epochs : int, default=5
-        The figures are made after epochs 5, 10, and so on.
+        Interval; 5 means after epochs 5, 10, and so on.
     embed : callable, optional
-        ``embed(module, batch)`` gives features, (b, d) or with more axes, which are flattened; or features and labels.
-        A row whose label is -1 or NaN is in the graph, and neither votes nor is scored.
-        By default a batch is a pair of inputs and labels, or inputs alone, and ``module.backbone(inputs)`` gives the
-        features, or ``module(inputs)`` if it has no backbone.
+        ``embed(module, batch)`` returns features, (b, d) or with more axes, which are flattened; or features and
+        labels. A row with the label -1 or NaN is in the graph, but neither votes nor is scored. By default a batch is
+        a pair of inputs and labels, or inputs alone, and ``module.backbone(inputs)``, or ``module(inputs)`` if there
+        is no backbone, returns the features.
     builder : GraphBuilder, optional
-        Default ``GraphBuilder(metric="cosine")``. It takes no more candidates than there are other rows.
+        Default ``GraphBuilder(metric="cosine")``, with `k_cand` at most the number of other rows.
     name : str, default="probe"
-        What the names of the figures begin with.
+        Prefix of the logged names.
 
     See Also
     --------
-    asbc.describe : says more, of features that are there already.
+    asbc.describe : a full report on existing features.
 
     Examples
     --------
@@ -98,10 +96,10 @@ class GraphProbe(Callback):
             pl_module.log_dict(self.measure(trainer, pl_module))
 
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, float]:
-        """Embed the data and work out the figures, the same in every process."""
+        """Embed the data and return the figures, the same in every process."""
         rank, world = trainer.global_rank, trainer.world_size
         rows, features, labels = [], [], []
-        with _at_rest(module), torch.random.fork_rng(devices=[]), torch.no_grad():
+        with _evaluation_mode(module), torch.random.fork_rng(devices=[]), torch.no_grad():
             for at, batch in _share(self.loader, rank, world):
                 batch = trainer.strategy.batch_to_device(batch, module.device)
                 with trainer.precision_plugin.forward_context():
@@ -130,11 +128,11 @@ class GraphProbe(Callback):
         names = [
             f"{self.name}/{figure}" for figure in ("dimension", "effective_rank", *(["loo"] if y is not None else []))
         ]
-        if len(X) < FEWEST_ROWS:
-            raise ValueError(f"loader must give at least {FEWEST_ROWS} rows; got {len(X)}.")
-        # Features that have died or blown up must not end the training: they are left out, and NaN if too few are left.
+        if len(X) < MIN_ROWS:
+            raise ValueError(f"loader must give at least {MIN_ROWS} rows; got {len(X)}.")
+        # Zero or infinite features must not end the training: they are dropped; if too few remain, the figures are NaN.
         alive = np.isfinite(X).all(axis=1) & X.any(axis=1)
-        if alive.sum() < FEWEST_ROWS:
+        if alive.sum() < MIN_ROWS:
             return dict.fromkeys(names, float("nan"))
         X = X[alive]
         builder = GraphBuilder(metric="cosine") if self.builder is None else clone(self.builder)
@@ -146,13 +144,13 @@ class GraphProbe(Callback):
             codes = encode_partial(y, name="the labels of loader")[0]
             known = codes[alive]
             hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
-            values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features is not predicted
+            values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features counts as wrong
         return dict(zip(names, values, strict=True))
 
 
 @contextmanager
-def _at_rest(module: LightningModule) -> Iterator[None]:
-    """All parts of a module in evaluation mode, and afterwards each as it was: some may be frozen, others not."""
+def _evaluation_mode(module: LightningModule) -> Iterator[None]:
+    """Set a module to evaluation mode, and restore the mode of each of its parts afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -167,10 +165,9 @@ def _is_indexed(loader: Any) -> bool:
 
 
 def _share(loader: Any, rank: int, world: int) -> Iterator[tuple[int, Any]]:
-    """A process's share of the data, as the number of each batch's first row and the batch.
+    """Yield this process's batches, each with the number of its first row.
 
-    Of an indexed data set process r has rows r, r + world, ...; of other iterables, whole batches in turn, whose rows
-    are numbered so that they stand in the order of the batches.
+    Of an indexed data set process r has rows r, r + world, ...; of other iterables, every world-th batch.
     """
     if not _is_indexed(loader):
         for number, batch in islice(enumerate(loader), rank, None, world):
@@ -190,18 +187,18 @@ def _share(loader: Any, rank: int, world: int) -> Iterator[tuple[int, Any]]:
 
 
 def _gathered(trainer: Trainer, module: LightningModule, parts, rows):
-    """Features, labels and the order of the rows, of all processes."""
+    """Return features, labels and the order of the rows, of all processes."""
     mine = torch.as_tensor(np.concatenate(rows) if rows else np.empty(0, np.int64), device=module.device)
     if trainer.world_size == 1:
         shares = [(parts, mine)]
     else:
-        # Shares may differ by a row, and one may be empty; as objects they need no common shape.
+        # Shares may differ in size, so they are sent as objects.
         host = ([None if part is None else part.cpu() for part in parts], mine.cpu())
         shares = [None] * trainer.world_size  # type: ignore[list-item]
         torch.distributed.all_gather_object(shares, host)
     features = [share[0][0] for share in shares if share[0][0] is not None]
     if not features:
-        raise ValueError(f"loader gave no batch; GraphProbe needs at least {FEWEST_ROWS} rows.")
+        raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
     labels = [share[0][1] for share in shares if share[0][1] is not None]
     X = torch.cat(features).cpu().numpy()
     y = torch.cat(labels).cpu().numpy() if labels else None

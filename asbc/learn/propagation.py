@@ -1,4 +1,4 @@
-"""Label propagation: which labels do the other nodes get, when a few labels spread along the edges of a graph?"""
+"""Label propagation on a graph."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagat
 from asbc.learn.labels import encode_labels
 from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, true_or_false, whole_number
 
-SCORE_BYTES = 256 * 2**20  # bytes of the scores that are iterated together, unless one strip per thread takes more
+SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
 
 
 @dataclass(frozen=True)
 class Propagation:
-    """The outcome of label propagation.
+    """The result of :func:`propagate`.
 
     Attributes
     ----------
     scores : (n, c) float64
         Score of each class at each node.
     predicted : (n,) int64
-        Number of the class with the best score; -1 where no label arrived. Of equal scores the smaller number wins.
+        Code of the class with the best score; -1 where no label arrived. Ties go to the smaller code.
     rounds : int
-        Rounds that were run, until the last class had converged.
+        Number of rounds.
     converged : bool
-        Whether the tolerance was met before the rounds ran out.
+        Whether the tolerance was reached.
 
     See Also
     --------
-    propagate : gives it.
+    propagate : computes it.
 
     Examples
     --------
@@ -63,14 +63,12 @@ def _flags(shown: Any, n: int) -> NDArray[np.bool_]:
 
 
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
-    """The matrix that spreads labels: the graph with rows normalised, and those of labelled nodes emptied.
-
-    In formulas ``P = D^-1 W``. Labelled nodes give their label to others and take none.
+    """Return ``P = D^-1 W``: the graph with rows normalised, and those of labelled nodes zeroed.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph W; entries of 0 or more.
+        The graph W, not negative.
     shown : (n,) bool
         Which nodes are labelled.
 
@@ -81,7 +79,7 @@ def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
 
     See Also
     --------
-    propagate : applies it again and again.
+    propagate : applies it repeatedly.
 
     Examples
     --------
@@ -112,45 +110,44 @@ def propagate(
     alpha: float = 0.85,
     max_rounds: int = 200,
     tol: float = 1e-6,
-    hasten: bool = False,
+    accelerate: bool = False,
 ) -> Propagation:
-    """Spread the labels that are shown over the graph.
+    """Propagate labels over the graph.
 
     Iterates ``F <- alpha P F + (1 - alpha) Y``, where F are the scores (n, c), P is the matrix of :func:`transition`,
-    and Y (n, c) has a 1 for the class of each shown node.
+    and Y (n, c) has a 1 for the class of each labelled node.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph; entries of 0 or more.
+        Not negative.
     codes : (n,) int
-        Class number of each node, from 0. Only those of shown nodes are read.
+        Class code of each node, from 0. Only those of labelled nodes are read.
     shown : (n,) bool
-        The nodes whose label is known.
+        The labelled nodes.
     n_classes : int or None, default=None
-        Columns of the scores; None takes the largest class number plus 1.
+        Columns of the scores; None is the largest code plus 1.
     alpha : float, default=0.85
-        How far labels carry, between 0 and 1: the share of a node's score that comes from its neighbours.
+        Share of a node's score that comes from its neighbours, between 0 and 1.
     max_rounds : int, default=200
-        Rounds at most.
+        Largest number of rounds.
     tol : float, default=1e-06
         Stop when no score is farther than this from its limit; 0 runs every round. Each round shrinks the distance to
         the limit by alpha, so after a largest change of c it is at most ``c alpha / (1 - alpha)``.
-    hasten : bool, default=False
-        Go near the same limit by conjugate gradients first, in about a third of the rounds, if the graph is symmetric;
-        rounds of the formula then begin there, and end at the same tolerance. Where the graph is not symmetric, where
-        the rounds do not suffice, or where a node's scores are so small that the tolerance would drown them, all rounds
-        are those of the formula.
+    accelerate : bool, default=False
+        Whether to approach the limit by conjugate gradients first, in about a third of the rounds, and to finish with
+        rounds of the formula. Has no effect if the graph is not symmetric, or if some scores are as small as the
+        tolerance.
 
     Returns
     -------
     Propagation
-        The scores, the best class of each node, and whether the rounds converged.
+        Scores, best class of each node, and whether the rounds converged.
 
     See Also
     --------
-    propagation_hits : compares the outcome with the true labels.
-    asbc.learn.labels.reveal : chooses the nodes whose label is shown.
+    propagation_hits : compares the result with the true labels.
+    asbc.learn.labels.reveal : chooses labelled nodes.
 
     Examples
     --------
@@ -165,89 +162,15 @@ def propagate(
     """
     graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
     P, change = transition(graph, shown), _last_change(alpha, tol)
-    if true_or_false(hasten, "hasten") and tol > 0 and _symmetric(graph):
+    if true_or_false(accelerate, "accelerate") and tol > 0 and _symmetric(graph):
         found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
-        if found.converged and not _drowned(graph, shown, found.scores, tol):
+        if found.converged and not _too_small(graph, shown, found.scores, tol):
             return found
     return _iterate(P, codes, shown, c, alpha, max_rounds, change)
 
 
-def propagated_classes(
-    graph: Any,
-    codes: NDArray[np.int64],
-    shown: NDArray[np.bool_],
-    *,
-    n_classes: int | None = None,
-    alpha: float = 0.85,
-    max_rounds: int = 200,
-    tol: float = 1e-6,
-) -> NDArray[np.int64]:
-    """The class that :func:`propagate` predicts for each node, found in less time if the graph is symmetric.
-
-    Rounds that are hastened, and those of the formula, both end no further than `tol` from the same limit. Where one
-    class leads by more than twice that, both predict it. The formula's rounds are run only for the classes that may
-    still win somewhere else.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph; entries of 0 or more.
-    codes : (n,) int
-        Class number of each node, from 0. Only those of shown nodes are read.
-    shown : (n,) bool
-        The nodes whose label is known.
-    n_classes : int or None, default=None
-        How many classes there are; None takes the largest class number plus 1.
-    alpha : float, default=0.85
-        How far labels carry, between 0 and 1.
-    max_rounds : int, default=200
-        Rounds at most.
-    tol : float, default=1e-06
-        Rounds stop when no score is farther than this from its limit; 0 runs every round.
-
-    Returns
-    -------
-    (n,) int64
-        Class number; -1 where no label arrived.
-
-    See Also
-    --------
-    propagate : gives the scores as well.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from asbc.learn.propagation import propagated_classes
-    >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
-    >>> propagated_classes(W, np.array([0, 0, 1, 1]), np.array([True, False, False, True]))
-    array([0, 0, 1, 1])
-    """
-    graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
-    P, change = transition(graph, shown), _last_change(alpha, tol)
-    # The change of a score falls by alpha each round, and is alpha (1 - alpha) at first, so this many rounds suffice.
-    suffice = tol > 0 and alpha ** (max_rounds - 1) * (1.0 - alpha) < change
-    if not suffice or not _symmetric(graph):
-        return _iterate(P, codes, shown, c, alpha, max_rounds, change).predicted
-    found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
-    if not found.converged:
-        return _iterate(P, codes, shown, c, alpha, max_rounds, change).predicted
-    best = found.scores.max(axis=1)
-    lead = 2.0 * tol + 1e-12  # the latter for rounding
-    rival = found.scores >= (best - lead)[:, None]
-    doubtful = (rival.sum(axis=1) > 1) | (best <= lead)
-    if (best <= lead).any():
-        doubtful &= _reached(graph, shown)
-    if doubtful.any():
-        strips = np.unique(np.flatnonzero(rival[doubtful].any(axis=0)) // CLASSES_PER_STRIP)
-        scores = _iterate(P, codes, shown, c, alpha, max_rounds, change, strips=strips).scores[doubtful]
-        scores[~rival[doubtful]] = -1.0
-        found.predicted[doubtful] = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
-    return found.predicted
-
-
 def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
-    """Graph, class numbers, flags, number of classes and of rounds, after a check of all arguments."""
+    """Return graph, codes, flags, number of classes and of rounds, after a check of all arguments."""
     graph = square_graph(graph)
     n = int(graph.shape[0])
     shown = _flags(shown, n)
@@ -275,7 +198,7 @@ def _degree(graph: sp.csr_array) -> NDArray[np.float64]:
 
 
 def _last_change(alpha: float, tol: float) -> float:
-    """The change of the scores below which they are no further than `tol` from their limit."""
+    """Return the change per round below which scores are at most `tol` from their limit."""
     return tol / max(1.0, alpha / (1.0 - alpha))
 
 
@@ -284,32 +207,29 @@ def _symmetric(graph: sp.csr_array) -> bool:
     return all(np.array_equal(getattr(graph, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
 
 
-def _drowned(graph: sp.csr_array, shown: NDArray[np.bool_], scores: NDArray[np.float64], tol: float) -> bool:
-    """Whether some node that a label reaches has scores no larger than errors might be."""
+def _too_small(graph: sp.csr_array, shown: NDArray[np.bool_], scores: NDArray[np.float64], tol: float) -> bool:
+    """Return whether a node that a label reaches has scores as small as the error."""
     weak = scores.max(axis=1) < 100 * tol
     return bool(weak.any() and _reached(graph, shown)[weak].any())
 
 
 def _reached(graph: sp.csr_array, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(n,) bool: whether a way leads from some label to a node."""
+    """Return which nodes are connected to a label, (n,) bool."""
     member = connected_components(graph, directed=False)[1]
     return np.isin(member, member[shown])
 
 
-def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None, strips=None) -> Propagation:
-    """Rounds until none changes a score of the (n, c) by as much as is `wanted`; with the `degree`, hastened ones.
-
-    Of the `strips` alone, if these numbers are given; the scores of all other classes are then 0.
-    """
+def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Propagation:
+    """Run rounds until no score changes by more than `wanted`; given the `degree`, accelerated ones."""
     n = P.shape[0]
     seen = np.flatnonzero(shown)
     scores = np.zeros((n, c))
     most, converged = 0, True
-    every = np.arange(-(-c // CLASSES_PER_STRIP)) if strips is None else strips
-    # Classes do not mix, so some strips of them are worked on at a time: beyond the scores, memory does not go with c.
+    strips = np.arange(-(-c // CLASSES_PER_STRIP))
+    # Classes are independent, so only some strips of them are in memory at a time.
     together = max(numba.get_num_threads(), SCORE_BYTES // (n * CLASSES_PER_STRIP * 8))
-    for low in range(0, len(every), together):
-        turn = every[low : low + together]
+    for low in range(0, len(strips), together):
+        turn = strips[low : low + together]
         source = np.zeros((len(turn), n, CLASSES_PER_STRIP))
         mine = seen[np.isin(codes[seen] // CLASSES_PER_STRIP, turn)]
         place = np.searchsorted(turn, codes[mine] // CLASSES_PER_STRIP)
@@ -317,7 +237,7 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None, strips=
         matrix = P.indptr, P.indices, P.data, alpha
         begin, before = None, 0
         if degree is not None:
-            # A little further than wanted: single precision may be off by some of it.
+            # A little further than needed, because of single precision.
             begin, before = conjugate_strips(*matrix, degree, source, max_rounds - 1, 0.85 * wanted)
         limits, rounds, change = propagate_strips(*matrix, source, max_rounds - before, wanted, begin)
         for number, strip in zip(turn, limits, strict=True):
@@ -331,30 +251,29 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None, strips=
 def propagation_hits(
     graph: Any, labels: ArrayLike, shown: NDArray[np.bool_], **options: Any
 ) -> tuple[NDArray[np.bool_], Propagation]:
-    """Which nodes label propagation gets right.
+    """Return which nodes label propagation predicts correctly.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph; entries of 0 or more.
+        Not negative.
     labels : (n,) sequence
-        The true label of each node, of any kind.
+        The true label of each node.
     shown : (n,) bool
-        The nodes whose label propagation sees.
+        The labelled nodes.
     **options
         The options `alpha`, `max_rounds` and `tol` of :func:`propagate`.
 
     Returns
     -------
     hits : (n,) bool
-        Whether each node got its own label; a node that no label reached did not. Count it on ``~shown`` only.
+        False where no label arrives. Use it on ``~shown`` only.
     result : Propagation
-        What :func:`propagate` gave.
+        The result of :func:`propagate`.
 
     See Also
     --------
-    propagate : the propagation itself.
-    asbc.learn.vote.loo_hits : the same question for the vote of a node's neighbours.
+    asbc.learn.vote.loo_hits : the same for the vote of neighbours.
 
     Examples
     --------

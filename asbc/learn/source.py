@@ -1,4 +1,4 @@
-"""Where an answer's rows come from: a fitted builder, or a graph folder that is read block by block."""
+"""The rows of a fitted builder or of a graph folder, read block by block."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from asbc.builder import GraphBuilder
+from asbc.dimension import SMALLEST_TREE
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_rows
+from asbc.outofcore.folder import load_graph, load_rows
+from asbc.validation import as_vectors, row_index
 
-# Nodes whose rows are looked at together: 47 MB of indices, distances and weights at k = 30.
+# Nodes whose rows are read together: 47 MB of indices, distances and weights at k = 30.
 BLOCK_NODES = 65536
 
-Source = GraphBuilder | str | os.PathLike
+Source = Any  # (n, d) array-like, GraphBuilder, or the path of a graph folder
 
 
 @dataclass(frozen=True)
@@ -39,25 +42,35 @@ class Block:
     weights: NDArray[np.float64]
 
 
+def limit_candidates(builder: GraphBuilder, n: int) -> GraphBuilder:
+    """Reduce `k_cand` of a builder that is not fitted yet, so that n nodes suffice."""
+    return builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), n - 1)))
+
+
+def fit_source(source: Any, weights: str, metric: str | None) -> tuple[Any, Any]:
+    """Fit a builder if `source` are vectors; return the builder or path, and the pandas index of the rows, if any."""
+    if isinstance(source, GraphBuilder | str | os.PathLike):
+        if metric is not None:
+            raise ValueError("metric applies to vectors; the source is a graph, which has its own.")
+        return source, getattr(source, "index_", None)
+    index, vectors = row_index(source), as_vectors(source, "source")
+    builder = GraphBuilder(weights, metric="cosine" if metric is None else metric)
+    return limit_candidates(builder, len(vectors)).fit(vectors), index
+
+
 def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
-    """Neighbours and normalised weights (n, k) of all nodes; those of a folder stay on disk.
+    """Return neighbours and normalised weights (n, k) of all nodes; those of a folder stay on disk.
 
     Parameters
     ----------
     source : fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
-        A folder is verified by its checksums where it has them; damage is an error that names the file.
-
-    Returns
-    -------
-    neighbors : Neighbors
-    weights : (n, k) array
+        The files of a folder are compared with their checksums.
     """
     if isinstance(source, GraphBuilder):
         if not hasattr(source, "neighbors_"):
             raise NotFittedError("source is a GraphBuilder that is not fitted yet; call its fit(X) first.")
         neighbors, weights = source.neighbors_, source.weights_
     elif isinstance(source, str | os.PathLike):
-        # All of it is read in any case, so it is also compared with its checksums, once per process.
         neighbors, weights = load_rows(source, verify=True)
     else:
         raise TypeError(
@@ -72,17 +85,17 @@ def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
 
 
 def row_blocks(neighbors: Neighbors, weights: NDArray[np.float64], block: int = BLOCK_NODES) -> Iterator[Block]:
-    """The rows of all nodes, `block` nodes at a time. Only one block is held in memory; each is checked.
+    """Yield the rows of all nodes, `block` nodes at a time, each block checked.
 
     Raises
     ------
     ValueError
-        If a node is its own neighbour, a neighbour is no node, or a distance or weight is negative or not finite.
+        If a node is its own neighbour, a neighbour is not a node, or a distance or weight is negative or not finite.
     """
     n = neighbors.n
     for start in range(0, n, block):
         nodes = slice(start, min(start + block, n))
-        # Copies of fixed dtypes: one compiled version serves arrays in memory and read-only maps alike.
+        # Copies of fixed dtypes, so that one compiled version serves arrays in memory and read-only maps.
         indices = np.array(neighbors.indices[nodes], dtype=np.int64, order="C")
         distances = np.array(neighbors.distances[nodes], dtype=np.float64, order="C")
         values = np.array(weights[nodes], dtype=np.float64, order="C")
@@ -95,17 +108,35 @@ def _check(start: int, n: int, indices, distances, weights) -> None:
     if outside.any():
         row, column = np.argwhere(outside)[0]
         raise ValueError(f"source has {n} nodes, but node {start + row} has {indices[row, column]} as a neighbour.")
-    own = indices == np.arange(start, start + len(indices))[:, None]
-    if own.any():
+    loops = indices == np.arange(start, start + len(indices))[:, None]
+    if loops.any():
         raise ValueError(
-            f"source must have no self loops; node {start + int(np.argmax(own.any(axis=1)))} is its own neighbour."
+            f"source must have no self loops; node {start + int(np.argmax(loops.any(axis=1)))} is its own neighbour."
         )
     for name, values in (("distances", distances), ("weights", weights)):
-        # A sum tells at once whether anything is not finite; the smallest value whether anything is negative.
-        if values.size and not (np.isfinite(values.sum()) and values.min() >= 0):
-            bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
-            if len(bad):  # otherwise only the sum was too large
-                row, column = bad[0]
-                raise ValueError(
-                    f"source must have finite {name} of at least 0; node {start + row} has {values[row, column]}."
-                )
+        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(bad):
+            row, column = bad[0]
+            raise ValueError(
+                f"source must have finite {name} of at least 0; node {start + row} has {values[row, column]}."
+            )
+
+
+def open_graph(graph: Any) -> sparse.csr_array:
+    """Return a graph folder or a sparse matrix as a checked CSR array (n, n)."""
+    if isinstance(graph, str | os.PathLike):
+        return load_graph(graph, verify=True)
+    if not sparse.issparse(graph):
+        raise TypeError(
+            f"graph must be the path of a graph folder or a scipy sparse matrix; got {type(graph).__name__}."
+        )
+    matrix = sparse.csr_array(graph)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"graph must be square, one row and one column per node; got shape {matrix.shape}.")
+    loops = np.flatnonzero(matrix.diagonal())
+    if len(loops):
+        raise ValueError(
+            f"graph must have no self loops; {len(loops)} node(s) have one, the first is node {loops[0]}. "
+            "Clear them with graph.setdiag(0)."
+        )
+    return matrix

@@ -1,4 +1,4 @@
-"""Leave-one-out vote: does the weighted vote of a node's neighbours give the node's own label?"""
+"""Leave-one-out vote: predict each node from the weighted labels of its neighbours."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_ro
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The class that the neighbours of each node vote for, by their weights; the node's own label is never used.
+    """Return the class that the neighbours of each node vote for; its own label is never used.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node by rising distance, the node itself not among them.
+        Neighbours of each node, nearest first, without the node itself.
     weights : (n, k) float
-        Weight of each neighbour, 0 or more; rows need not be normalised.
+        Weights, not negative; rows need not be normalised.
     codes : (n,) int
-        Class numbers from 0; -1 for a node without a label, which does not vote.
+        Class codes from 0; -1 for an unlabelled node, which does not vote.
 
     Returns
     -------
     (n,) int64
-        Class number; -1 where nobody votes. A tie goes to the class of the nearest voter.
+        Class code; -1 where no neighbour votes. A tie goes to the class of the nearest voter.
 
     See Also
     --------
@@ -53,26 +53,25 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
 
 
 def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:
-    """Which nodes the leave-one-out vote gets right; an empty row counts as wrong.
+    """Return which nodes the leave-one-out vote predicts correctly; an empty row counts as wrong.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node by rising distance, the node itself not among them.
+        Neighbours of each node, nearest first, without the node itself.
     weights : (n, k) float
-        Weight of each neighbour, 0 or more; rows need not be normalised.
+        Weights, not negative; rows need not be normalised.
     labels : (n,) sequence
-        The label of each node, of any kind. There is a warning where a class has one node: nobody can vote for it.
+        The label of each node. A class with a single node causes a warning, because no other node can vote for it.
 
     Returns
     -------
     (n,) bool
-        Whether the neighbours of each node vote for its own label.
 
     See Also
     --------
-    loo_predict : the class that is voted for.
-    loo_accuracy : the share of hits.
+    loo_predict : the predicted class.
+    loo_accuracy : their share.
 
     Examples
     --------
@@ -96,25 +95,25 @@ def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) ->
 
 
 def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
-    """The share of nodes whose neighbours vote for their own label.
+    """Return the leave-one-out accuracy of the vote.
 
     Parameters
     ----------
     indices : (n, k) int
-        Neighbours of each node by rising distance, the node itself not among them.
+        Neighbours of each node, nearest first, without the node itself.
     weights : (n, k) float
-        Weight of each neighbour, 0 or more; rows need not be normalised.
+        Weights, not negative; rows need not be normalised.
     labels : (n,) sequence
-        The label of each node, of any kind.
+        The label of each node.
 
     Returns
     -------
     float
-        Within [0, 1]; a node with an empty row counts as wrong.
+        A node with an empty row counts as wrong.
 
     See Also
     --------
-    loo_hits : which nodes they are.
+    loo_hits : the result per node.
 
     Examples
     --------
@@ -128,29 +127,28 @@ def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike
 
 
 def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:
-    """Class that the weighted vote of each node's neighbours in a graph gives; its own label is never used.
+    """Return the class that each node's neighbours in a graph vote for; its own label is never used.
 
-    Unlike :func:`loo_predict` it takes the symmetrised graph, in which a node hears also those that have it among their
-    own neighbours.
+    Unlike :func:`loo_predict` it uses the symmetrised graph, in which nodes also vote for those that have them as
+    neighbours.
 
     Parameters
     ----------
     graph : (n, n) CSR array
-        Without self loops, entries 0 or more.
+        Without self loops, not negative.
     codes : (n,) int
-        Class numbers from 0; -1 for a node that does not vote.
+        Class codes from 0; -1 for a node that does not vote.
     block : int, default=65536
-        Nodes at a time; bounds the memory.
+        Nodes at a time; bounds memory.
 
     Returns
     -------
     predicted : (n,) int64
-        Class number; -1 where nobody votes. A tie goes to the smaller class number: a graph does not keep who is
-        nearest.
+        Class code; -1 where no neighbour votes. A tie goes to the smaller code.
 
     See Also
     --------
-    loo_predict : the vote of a node's own row.
+    loo_predict : the vote of a node's row.
 
     Examples
     --------

@@ -90,7 +90,7 @@ class Drawing:
 # Output
 
 
-def panel_svg(panel: Panel, columns: int = 2, salt: str = "asbc") -> str:
+def panel_svg(panel: Panel, columns: int = 2, salt: str = "asbc", size: tuple[float, float] | None = None) -> str:
     """Return a panel as an SVG element for the page. The same data give the same text.
 
     Parameters
@@ -99,13 +99,15 @@ def panel_svg(panel: Panel, columns: int = 2, salt: str = "asbc") -> str:
     columns : int, default=2
         Panels side by side. Three are shown smaller, so they are drawn smaller: their text stays readable.
     salt : str, default="asbc"
-        Makes the ids inside the element unique on a page.
+        Makes the ids inside the element unique on a page. Ids that start with "keep-" stay as they are.
+    size : (float, float), optional
+        Width and height in inches; the default depends on `columns`.
     """
-    size = (3.9, 3.3) if columns == 3 else (5.0, 3.7)
+    size = size or ((3.9, 3.3) if columns == 3 else (5.0, 3.7))
     text = _svg(draw([panel], columns=1, size=size), salt)
     text = re.sub(r"^.*?(?=<svg)", "", text, flags=re.S)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # nothing refers to these, and they are not unique on a page
+    text = re.sub(r'<g id="(?!keep-)[^"]*"', "<g", text)  # nothing refers to these, and they are not unique on a page
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
     text = re.sub(r"\n\s*", "\n", text)

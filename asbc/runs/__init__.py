@@ -1,4 +1,4 @@
-"""Experiments: from a config to rows of results on disk. Interrupted runs resume."""
+"""Experiments, from a config to rows of results on disk: they go on where they were stopped."""
 
 import lazy_loader
 

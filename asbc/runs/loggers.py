@@ -1,6 +1,6 @@
-"""Loggers copy the rows of a run to other places: the base class, and the logger that writes a CSV file.
+"""Loggers copy the result table to other places: what all of them share, and the one that writes a CSV file.
 
-A logger that fails does not stop the run.
+The Parquet file of the run is what counts; a logger that fails does not stop the run.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.runs.results import PER_NODE
-from asbc.storage import write_atomic
+from asbc.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger("asbc")
 
+# Packed bits that paired intervals need; of no use to a reader of tables.
+NOT_SHOWN = ["scored", "right", "density"]
+
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a logger knows about a run.
+    """What a logger is told about a run.
 
     Attributes
     ----------
@@ -36,8 +38,8 @@ class RunFacts:
     settings : mapping
         The resolved config.
     facts : mapping
-        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, and `group`, the
-        sweep that the run is part of.
+        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, and `group`, the sweep
+        that the run is part of.
     """
 
     run_id: str
@@ -48,29 +50,32 @@ class RunFacts:
 
 
 class Session(AbstractContextManager["Session"]):
-    """A logger of one run: entered before the first row, left after the last."""
+    """A logger at work on one run: entered before the first row, left after the last, whatever happens."""
 
     def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
-        """Log the rows of a finished unit."""
+        """Take the rows of a finished unit."""
 
     def conclude(self, table: pd.DataFrame) -> None:
-        """Log the whole table of a finished run."""
+        """Take the whole table, once all rows are there."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close; `error` is what stopped the run, or None."""
 
-    def complete(self) -> bool:
-        """Whether everything that this logger writes of a finished run is there; if not, `conclude` is called again."""
-        return True
+    def lacks(self) -> bool:
+        """Whether a finished run is without what this logger leaves, so that it is to be made from the table.
+
+        No, unless a logger knows: W&B's copy is made by `asbc-upload`, which sends a run once.
+        """
+        return False
 
 
 class Mirror(Session):
-    """A session whose errors become warnings.
+    """A session whose errors become warnings, since the rows are safe without it.
 
     Parameters
     ----------
     session : Session
-        Closed after its first error.
+        After its first error it is closed and not used again.
     """
 
     def __init__(self, session: Session) -> None:
@@ -83,7 +88,7 @@ class Mirror(Session):
             getattr(self.session, what)(*arguments)
         except Exception as error:
             log.warning(
-                "%s failed, the run continues without it: %s: %s",
+                "%s gave up, the run goes on without it: %s: %s",
                 type(self.session).__name__,
                 type(error).__name__,
                 error,
@@ -107,7 +112,7 @@ class Mirror(Session):
 
 
 class CsvLogger:
-    """Write `results.csv` next to `results.parquet` when a run is finished: `logger=csv`.
+    """Writes `results.csv` beside the Parquet file when a run is finished: `logger=csv`.
 
     See Also
     --------
@@ -136,7 +141,8 @@ class _CsvSession(Session):
         self._path = facts.path / "results.csv"
 
     def conclude(self, table: pd.DataFrame) -> None:
-        write_atomic(self._path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
+        shown = table.drop(columns=NOT_SHOWN, errors="ignore")
+        write_whole(self._path, lambda path: shown.to_csv(path, index=False))
 
-    def complete(self) -> bool:
-        return self._path.exists()
+    def lacks(self) -> bool:
+        return not self._path.exists()

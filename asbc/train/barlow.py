@@ -1,4 +1,4 @@
-"""Barlow Twins: the features of two views are to agree one by one, and not to repeat each other."""
+"""Barlow Twins: features of two views agree one by one, and are uncorrelated with each other."""
 
 from __future__ import annotations
 
@@ -19,26 +19,14 @@ class BarlowTwins(Method):
     hidden : int, default=2048
         Width of the projector's two hidden layers.
     out : int, default=2048
-        Width of what the projector gives.
+        Width of the projector's output.
     redundancy : float, default=0.0051
-        How much the correlation of different features counts.
+        Weight of the correlations between different features.
     scale : float, default=0.1
-        The loss is multiplied by it.
+        Factor of the loss.
     **kwargs
         See `asbc.train.Method`.
 
-    See Also
-    --------
-    VICReg : also asks that every feature varies.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import BarlowTwins, Recipe
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = BarlowTwins(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""BYOL: predict what a slow second network makes of the other view."""
+"""BYOL: predict the features that a momentum network computes of the other view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lightly.loss import NegativeCosineSimilarity
 from lightly.models.modules.heads import BYOLPredictionHead, BYOLProjectionHead
 from torch import Tensor, nn
 
-from asbc.train.method import MomentumMethod, follower
+from asbc.train.method import MomentumMethod, momentum_copy
 
 
 class BYOL(MomentumMethod):
@@ -20,29 +20,17 @@ class BYOL(MomentumMethod):
     hidden : int, default=4096
         Width of the hidden layers of projector and predictor.
     out : int, default=256
-        Width of what they give.
+        Width of their output.
     **kwargs
         See `asbc.train.MomentumMethod`.
 
-    See Also
-    --------
-    DINO : also follows a slow network, and guesses prototypes.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import BYOL, Recipe
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = BYOL(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     def __init__(self, *, hidden: int = 4096, out: int = 256, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.projector = BYOLProjectionHead(self.features, hidden, out)
         self.predictor = BYOLPredictionHead(out, hidden, out)
-        self.momentum_projector = follower(self.projector)
+        self.momentum_projector = momentum_copy(self.projector)
         self.criterion = NegativeCosineSimilarity()
 
     def pairs(self) -> list[tuple[nn.Module, nn.Module]]:
@@ -52,5 +40,5 @@ class BYOL(MomentumMethod):
         guesses = [self.predictor(self.projector(self.backbone(view))) for view in views]
         with torch.no_grad():
             targets = [self.momentum_projector(self.momentum_backbone(view)) for view in views]
-        # The squared distance of unit vectors is 2 - 2 cos; both directions are added up.
+        # The squared distance of unit vectors is 2 - 2 cos; both directions are added.
         return 4 + 2 * (self.criterion(guesses[0], targets[1]) + self.criterion(guesses[1], targets[0]))

@@ -1,4 +1,4 @@
-"""The command ``asbc-pretrain``: ``asbc-pretrain encoder=simclr data=cifar10``. The rest is Hydra's."""
+"""The command ``asbc-pretrain``: ``asbc-pretrain encoder=simclr data=cifar10``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from asbc.extras import MissingExtraError
-from asbc.files import DISK_FULL
+from asbc.storage import explain_write_error
 from asbc.train.run import pretrain
 
 CONF = Path(__file__).resolve().parent / "conf"
-FAILED: list[str] = []  # what the failed jobs of a sweep said
+FAILED: list[str] = []  # errors of the failed jobs of a sweep
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -23,27 +23,26 @@ def run(config: DictConfig) -> None:
     try:
         pretrain(config)
     except (MissingExtraError, ValueError, OSError) as error:
-        said = str(error)
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            said = f"{error.strerror} ({config.out}); with more space, the same command goes on where it was"
+        explained = explain_write_error(error) if isinstance(error, OSError) else None
+        message = f"{config.out}: {explained}; the same command resumes" if explained else str(error)
         context = HydraConfig.get()
         if context.mode != RunMode.MULTIRUN:
-            sys.exit(f"asbc-pretrain: {said}")
-        print(f"asbc-pretrain {' '.join(context.overrides.task)}: {said}", file=sys.stderr, flush=True)
-        FAILED.append(said)  # the other jobs go on
+            sys.exit(f"asbc-pretrain: {message}")
+        print(f"asbc-pretrain {' '.join(context.overrides.task)}: {message}", file=sys.stderr, flush=True)
+        FAILED.append(message)
     except KeyboardInterrupt:
-        print(f"\nStopped; the same command goes on from the last checkpoint in {config.out}.", file=sys.stderr)
+        print(f"\nStopped; the same command resumes from the last checkpoint in {config.out}.", file=sys.stderr)
         sys.exit(130)
 
 
 def main() -> None:
+    """Run the command."""
+    FAILED.clear()
     run()
-    if FAILED:
-        sys.exit(1)
+    sys.exit(1 if FAILED else 0)
 
 
 if __name__ == "__main__":
-    # By its real name: Hydra imports this module again, and the two must share what they know.
-    from asbc.train.command import main as start
+    from asbc.train.command import main as start  # Hydra imports this module by its name, and both share FAILED
 
     start()

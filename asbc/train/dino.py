@@ -1,4 +1,4 @@
-"""DINO: guess to which prototypes a slow second network assigns the other view."""
+"""DINO: predict to which prototypes a momentum network assigns the other view."""
 
 from __future__ import annotations
 
@@ -22,34 +22,22 @@ class DINO(MomentumMethod):
     out : int, default=256
         Width of the head's bottleneck.
     prototypes : int, default=4096
-        What images are assigned to.
+        Number of prototypes.
     batch_norm : bool, default=False
         Whether the head has batch norms.
     student_temperature : float, default=0.1
-        Of the network that learns.
+        Of the student.
     teacher_temperature : float, default=0.07
-        Of the slow network, after the warm-up.
+        Of the teacher after the warm-up.
     warmup_teacher_temperature : float, default=0.04
-        Of the slow network, at the start.
+        Of the teacher at the start.
     warmup_teacher_epochs : int, default=50
-        While that temperature rises.
+        Epochs in which the teacher's temperature rises.
     frozen_epochs : int, default=1
-        While the prototypes stay as they are.
+        Epochs in which the prototypes are not updated.
     **kwargs
         See `asbc.train.MomentumMethod`.
 
-    See Also
-    --------
-    BYOL : also follows a slow network, and guesses its features.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import DINO, Recipe
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = DINO(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, prototypes=32)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     smallest_batch = 1
@@ -69,10 +57,10 @@ class DINO(MomentumMethod):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if batch_norm:  # of the head, which has nothing to compare a single image with
+        if batch_norm:  # needs more than one image
             self.smallest_batch = 2
         self.head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm, frozen_epochs)
-        # Made anew and filled, for torch cannot copy a layer with weight norm.
+        # Created and loaded, since torch cannot copy a layer with weight norm.
         self.momentum_head = DINOProjectionHead(self.features, hidden, out, prototypes, batch_norm)
         self.momentum_head.load_state_dict(self.head.state_dict())
         self.momentum_head.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""What all methods have in common: a backbone, a loss on views of images, an optimiser and a schedule."""
+"""Base classes of the methods: a backbone, a loss on views of images, an optimiser and a schedule."""
 
 from __future__ import annotations
 
@@ -15,31 +15,27 @@ from timm.optim import Lars
 from torch import Tensor, nn
 
 OPTIMIZERS = ("lars", "sgd", "adamw")
-# Channels that every convolution needs for the layout in which they come last: with two or four, torch 2.14 and 2.15
-# write beyond their arrays in the backward pass, on processors without AVX-512.
-FEWEST_CHANNELS = 8
+# Fewest channels for the channels-last layout: with two or four, torch 2.14 and 2.15 write out of bounds in the
+# backward pass on processors without AVX-512.
+MIN_CHANNELS_LAST = 8
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a method is optimised: a rate that rises for some epochs and then falls to 0 along a cosine.
+    """Optimiser settings; the learning rate rises for some epochs and then falls to 0 along a cosine.
 
     Parameters
     ----------
     optimizer : {"lars", "sgd", "adamw"}, default="lars"
-        ``lars`` adapts the rate layer by layer and never above `lr`, with a trust coefficient of 0.02.
+        ``lars`` adapts the rate per layer, at most to `lr`, with a trust coefficient of 0.02.
     lr : float, default=0.3
-        Learning rate for 256 images per step; for other numbers, in proportion.
+        Learning rate for 256 images per step; proportional for other numbers.
     weight_decay : float, default=1e-4
-        Of all weights; with ``lars``, not of biases and norms, whose rate is not adapted either.
+        Of all weights; ``lars`` excludes biases and norms, whose rate it does not adapt either.
     momentum : float, default=0.9
         Of ``lars`` and ``sgd``.
     warmup_epochs : float, default=10
-        While the rate rises from 0.
-
-    See Also
-    --------
-    Method : what is optimised.
+        Epochs in which the rate rises from 0.
 
     Examples
     --------
@@ -58,12 +54,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer={self.optimizer!r}: wanted is one of {', '.join(OPTIMIZERS)}")
+            raise ValueError(f"optimizer={self.optimizer!r}: expected one of {', '.join(OPTIMIZERS)}")
         if not self.lr > 0:
-            raise ValueError(f"lr={self.lr}: a number above 0 is wanted")
+            raise ValueError(f"lr={self.lr}: must be above 0")
 
     def build(self, parameters: list[nn.Parameter], images: int) -> torch.optim.Optimizer:
-        """The optimiser of `parameters`, where each step sees `images` images."""
+        """Return the optimiser of `parameters` for steps of `images` images."""
         lr = self.lr * images / 256
         if self.optimizer == "sgd":
             return torch.optim.SGD(parameters, lr, momentum=self.momentum, weight_decay=self.weight_decay)
@@ -82,7 +78,7 @@ class Recipe:
 
 
 class Method(lightning.LightningModule, ABC):
-    """A backbone that learns from views of images. A method of your own has ``__init__`` and ``loss``.
+    """A backbone that learns from views of images. Your own method defines ``__init__`` and ``loss``.
 
     Parameters
     ----------
@@ -91,13 +87,13 @@ class Method(lightning.LightningModule, ABC):
     features : int
         Width of the features.
     recipe : Recipe
-        How it is optimised.
+        Optimiser settings.
     images_per_step : int, default=256
         On all devices together.
 
     See Also
     --------
-    MomentumMethod : has a second network, which follows the first.
+    MomentumMethod : has a second network that is a moving average of the first.
 
     Examples
     --------
@@ -119,13 +115,13 @@ class Method(lightning.LightningModule, ABC):
         super().__init__()
         narrowest = min((part.out_channels for part in backbone.modules() if isinstance(part, nn.Conv2d)), default=0)
         # Channels last is faster for convolutions, on CPUs and on GPUs.
-        self.layout = torch.channels_last if narrowest >= FEWEST_CHANNELS else torch.contiguous_format
+        self.layout = torch.channels_last if narrowest >= MIN_CHANNELS_LAST else torch.contiguous_format
         self.backbone = backbone.to(memory_format=self.layout)
         self.features, self.recipe, self.images_per_step = features, recipe, images_per_step
 
     @abstractmethod
     def loss(self, views: list[Tensor]) -> Tensor:
-        """The loss of a batch, given its views, (b, 3, h, w) each."""
+        """Return the loss of a batch, given its views, (b, 3, h, w) each."""
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         loss = self.loss([view.contiguous(memory_format=self.layout) for view in batch])
@@ -148,14 +144,14 @@ class Method(lightning.LightningModule, ABC):
 
 
 class MomentumMethod(Method):
-    """A method with a second network that follows the first one slowly.
+    """A method with a second network, the momentum network: a moving average of the first.
 
     Parameters
     ----------
     momentum : float, default=0.99
-        How much of itself the follower keeps in a step, at the start.
+        Share of itself that the momentum network keeps per step, at the start.
     final_momentum : float, default=1.0
-        And at the end; a cosine lies between them.
+        The same at the end; a cosine schedule in between.
 
     See Also
     --------
@@ -167,7 +163,7 @@ class MomentumMethod(Method):
     >>> from asbc.train import BYOL, Recipe
     >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
     >>> method = BYOL(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, momentum=0.9)
-    >>> len(method.pairs())  # the backbone and the projector have followers, the predictor has none
+    >>> len(method.pairs())  # of backbone and projector
     2
     """
 
@@ -175,25 +171,25 @@ class MomentumMethod(Method):
         super().__init__(*args, **kwargs)
         if not 0 <= momentum <= final_momentum <= 1:
             raise ValueError(
-                f"momentum={momentum}, final_momentum={final_momentum}: wanted is 0 <= momentum <= final_momentum <= 1"
+                f"momentum={momentum}, final_momentum={final_momentum}: expected 0 <= momentum <= final_momentum <= 1"
             )
         self.momentum, self.final_momentum = momentum, final_momentum
-        self.momentum_backbone = follower(self.backbone)
+        self.momentum_backbone = momentum_copy(self.backbone)
 
     def pairs(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Networks and their followers."""
+        """Return the networks and their momentum networks."""
         return [(self.backbone, self.momentum_backbone)]
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        # At the start of a step, so that a checkpoint after it holds all that the next step needs.
+        # At the start of a step, so that a checkpoint holds everything that the next step needs.
         keep = cosine_schedule(
             self.global_step, int(self.trainer.estimated_stepping_batches), self.momentum, self.final_momentum
         )
-        for model, following in self.pairs():
-            update_momentum(model, following, keep)
+        for model, average in self.pairs():
+            update_momentum(model, average, keep)
         return super().training_step(batch, batch_idx)
 
 
-def follower(model: nn.Module) -> nn.Module:
-    """A copy that no gradient reaches."""
+def momentum_copy(model: nn.Module) -> nn.Module:
+    """Return a copy without gradients."""
     return copy.deepcopy(model).requires_grad_(False)

@@ -1,4 +1,4 @@
-"""MoCo v2+: as SimCLR, against a queue of earlier images that a slow second network has seen."""
+"""MoCo v2+: SimCLR with a momentum network and a queue of earlier images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lightly.loss import NTXentLoss
 from lightly.models.modules.heads import MoCoProjectionHead
 from torch import Tensor, nn
 
-from asbc.train.method import MomentumMethod, follower
+from asbc.train.method import MomentumMethod, momentum_copy
 
 
 class MoCoV2(MomentumMethod):
@@ -20,26 +20,14 @@ class MoCoV2(MomentumMethod):
     hidden : int, default=2048
         Width of the projector's hidden layer.
     out : int, default=256
-        Width of what the projector gives.
+        Width of the projector's output.
     temperature : float, default=0.2
-        Of the contrast.
+        Of the softmax over similarities.
     queue : int, default=32768
-        Earlier images that each image is compared with.
+        Number of earlier images that each image is compared with.
     **kwargs
         See `asbc.train.MomentumMethod`.
 
-    See Also
-    --------
-    SimCLR : compares with the other images of the batch.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import MoCoV2, Recipe
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = MoCoV2(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, queue=64)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     smallest_batch = 1
@@ -49,8 +37,8 @@ class MoCoV2(MomentumMethod):
     ) -> None:
         super().__init__(**kwargs)
         self.projector = MoCoProjectionHead(self.features, hidden, out, batch_norm=False)
-        self.momentum_projector = follower(self.projector)
-        # A queue for each direction: in a common one an image would meet its own other view as a stranger.
+        self.momentum_projector = momentum_copy(self.projector)
+        # One queue per direction: in a shared one, an image's other view would count as a negative.
         self.criteria = nn.ModuleList(
             NTXentLoss(temperature, memory_bank_size=(queue, out), gather_distributed=True) for _ in range(2)
         )
@@ -65,7 +53,7 @@ class MoCoV2(MomentumMethod):
         return (self.criteria[0](queries[0], keys[1]) + self.criteria[1](queries[1], keys[0])) / 2
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        # lightly leaves its queues out of the state; without them a resumed run would begin with noise.
+        # lightly does not save its queues; a resumed run would start with noise.
         checkpoint["queues"] = [
             {"bank": c.memory_bank.bank, "next": c.memory_bank.bank_ptr}  # type: ignore[union-attr]
             for c in self.criteria

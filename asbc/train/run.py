@@ -1,12 +1,14 @@
-"""One training run: from a config to the folder with its checkpoint, resumed where there is one."""
+"""One training run: from a config to the folder with its checkpoint, resumed if there is one."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import time
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +16,47 @@ import lightning
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from lightly.utils.benchmarking import knn_predict
+from lightning.pytorch import Callback, LightningModule, Trainer
 from omegaconf import DictConfig, OmegaConf
-from torch.utils.data import DataLoader
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
-from asbc.embeddings.backbones import FULL, RESNETS, feature_width, resnet
-from asbc.embeddings.checkpoints import plain_view
+from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, feature_width, plain_view, read_weights, resnet
 from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.weights import read_weights
 from asbc.extras import MissingExtraError
 from asbc.learn.probe import GraphProbe
-from asbc.train.batches import TrainingData
-from asbc.train.checkpoint import Checkpoints, latest, write_args
-from asbc.train.images import PlainImages
+from asbc.progress import Progress
+from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
+from asbc.train.data import PlainImages, TrainingData, drop_idle_steps
 from asbc.train.method import Method
-from asbc.train.probe import NeighborProbe
-from asbc.train.views import without_idle_steps
 from asbc.validation import seed_number, whole_number
 
 log = logging.getLogger(__name__)
 
 
-class EpochLines(lightning.pytorch.Callback):
-    """A line per epoch: the loss, and how many images went through per second."""
+class TrainingProgress(Callback):
+    """Show a bar over all steps, and log a line per epoch: the loss and the images per second."""
 
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.began, self.steps = time.perf_counter(), trainer.global_step  # also in mid-epoch, where a run goes on
+    def __init__(self, shown: bool) -> None:
+        self.shown = shown
+        self.open = ExitStack()
 
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.began, self.steps = time.perf_counter(), trainer.global_step
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        total = int(trainer.estimated_stepping_batches)
+        step = Progress(self.shown and trainer.is_global_zero).step("training", total, trainer.global_step, "steps")
+        self.advance = self.open.enter_context(step)
+        self.start, self.first = time.perf_counter(), trainer.global_step
 
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        took = time.perf_counter() - self.began
-        images = (trainer.global_step - self.steps) * pl_module.images_per_step  # type: ignore[operator]
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.start, self.first = time.perf_counter(), trainer.global_step
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        self.advance(1, f"epoch {trainer.current_epoch + 1}")
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        seconds = time.perf_counter() - self.start
+        images = (trainer.global_step - self.first) * pl_module.images_per_step  # type: ignore[operator]
         loss = trainer.callback_metrics.get("loss", torch.tensor(float("nan")))
         if trainer.is_global_zero:
             log.info(
@@ -53,108 +64,199 @@ class EpochLines(lightning.pytorch.Callback):
                 trainer.current_epoch + 1,
                 trainer.max_epochs,
                 float(loss),
-                images / max(took, 1e-9),
+                images / max(seconds, 1e-9),
                 trainer.global_step,
             )
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.open.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self.open.close()
+
+
+class NeighborProbe(Callback):
+    """Log ``knn20``: accuracy of the vote of the 20 nearest training images on held-out images.
+
+    It is measured before the first step, every `every_n_epochs` epochs, and at the end.
+
+    Parameters
+    ----------
+    bank, held_out : Dataset
+        (image, label) pairs: those that vote, and those that are classified.
+    every_n_epochs : int, default=50
+    k : int, default=20
+        Number of neighbours.
+    """
+
+    def __init__(self, bank: Dataset, held_out: Dataset, every_n_epochs: int = 50, k: int = 20) -> None:
+        self.bank, self.held_out, self.every_n_epochs, self.k = bank, held_out, every_n_epochs, k
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.global_step == 0:
+            self._log(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        done = trainer.current_epoch + 1
+        if done % self.every_n_epochs == 0 or done == trainer.max_epochs:
+            self._log(trainer, pl_module)
+
+    def _log(self, trainer: Trainer, module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            value = knn_accuracy(module.backbone, self.bank, self.held_out, self.k)  # type: ignore[arg-type]
+            log.info("step %d: knn%d accuracy %.3f on held-out images", trainer.global_step, self.k, value)
+            for logger in trainer.loggers:
+                logger.log_metrics({f"knn{self.k}": value}, step=trainer.global_step)
+        trainer.strategy.barrier("neighbour probe")
+
+
+def knn_accuracy(backbone: nn.Module, bank: Dataset, held_out: Dataset, k: int = 20) -> float:
+    """Return the accuracy of a k-nearest-neighbour vote, by cosine with weights ``exp(cosine / 0.1)``.
+
+    Parameters
+    ----------
+    backbone : Module
+        Images to features.
+    bank, held_out : Dataset
+        (image, label) pairs: those that vote, and those that are classified.
+    k : int, default=20
+    """
+    features, labels = _unit_features(backbone, bank)
+    queries, expected = _unit_features(backbone, held_out)
+    classes = int(max(labels.max(), expected.max())) + 1
+    k = min(k, len(features))
+    found = [knn_predict(q, features.T, labels, classes, knn_k=k, knn_t=0.1)[:, 0] for q in queries.split(256)]
+    return float((torch.cat(found) == expected).float().mean())
+
+
+@torch.no_grad()
+def _unit_features(backbone: nn.Module, images: Dataset) -> tuple[Tensor, Tensor]:
+    mode, device = backbone.training, next(backbone.parameters()).device
+    backbone.eval()
+    try:
+        found: list[tuple[Any, Any]] = [
+            (nn.functional.normalize(backbone(batch.to(device, memory_format=torch.channels_last))), labels.to(device))
+            for batch, labels in DataLoader(images, batch_size=500)
+        ]
+    finally:
+        backbone.train(mode)
+    return torch.cat([features for features, _ in found]), torch.cat([labels for _, labels in found])
+
 
 def pretrain(config: DictConfig) -> Path:
-    """Train an encoder as a config says, or go on with a run that was stopped.
+    """Train an encoder, or resume a run that was stopped.
 
     Parameters
     ----------
     config : DictConfig
-        What ``asbc/train/conf/config.yaml`` composes.
+        Composed from ``asbc/train/conf/config.yaml``.
 
     Returns
     -------
     Path
         The folder with ``args.json`` and the checkpoint.
     """
-    began, used = time.perf_counter(), sum(os.times()[:4])
-    # Lightning's messages list devices that are not there, and advertise other products.
+    start, cpu_start = time.perf_counter(), sum(os.times()[:4])
     for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
         logging.getLogger(library).setLevel(logging.WARNING)
     folder, encoder = Path(config.out).expanduser(), config.encoder
     _check(config)
     if config.threads:
         torch.set_num_threads(int(config.threads))
-    images, held_out = _images(config.data)
-    world = _devices(config.trainer)
+    images, held_out = _open_images(config.data)
+    world = _count_devices(config.trainer)
     images_per_step = encoder.batch_size * world
     if len(images) < images_per_step:
         raise ValueError(
-            f"encoder.batch_size={encoder.batch_size} on {world} device(s): {images_per_step} images make a step, "
+            f"encoder.batch_size={encoder.batch_size} on {world} device(s): a step needs {images_per_step} images, "
             f"and there are {len(images)}"
         )
-    # The backbone is made first, so that one seed gives all methods the same random weights to begin with.
+    # The backbone comes first, so that all methods start from the same random weights for one seed.
     torch.manual_seed(config.seed)
     backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # which is lightly's to mend
-        method = _made(encoder.method, _partial_=True)(
+        warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # in lightly
+        method = _instantiate(encoder.method, _partial_=True)(
             backbone=backbone,
             features=feature_width(backbone),
-            recipe=_made(encoder.recipe),
+            recipe=_instantiate(encoder.recipe),
             images_per_step=images_per_step,
         )
     _check_batch(method, encoder.batch_size)
     write_args(folder, solo_args(config))
-    checkpoint = latest(folder)
-    step = _steps_done(checkpoint)
-    callbacks = [EpochLines(), Checkpoints(folder, f"{encoder.name}-{config.data.name}", config.checkpoint_steps)]
-    if config.probe.enabled and held_out is not None:
-        view = plain_view(config.data.image_size, encoder.normalize.mean, encoder.normalize.std)
-        few = PlainImages(held_out, view, config.probe.images)
-        callbacks[:0] = [
-            GraphProbe(DataLoader(few, batch_size=256), every_n_epochs=config.probe.every_n_epochs),
-            NeighborProbe(
-                PlainImages(images, view, config.probe.bank),
-                PlainImages(held_out, view),
-                config.probe.knn_every_n_epochs,
-            ),
-        ]
+    checkpoint = latest_checkpoint(folder)
+    step = _finished_steps(checkpoint)
     trainer = lightning.Trainer(
         default_root_dir=str(folder),
         max_epochs=encoder.epochs,
-        callbacks=callbacks,
-        logger=[_made(logger, folder=folder, from_step=step) for logger in config.logger.values()],
-        enable_checkpointing=False,  # ours are written whole or not at all
-        enable_progress_bar=bool(config.progress) and sys.stderr.isatty(),
+        callbacks=[*_probes(config, images, held_out), *_reporters(config, folder)],
+        logger=[_instantiate(logger, folder=folder, from_step=step) for logger in config.logger.values()],
+        enable_checkpointing=False,  # Checkpoints writes atomically
+        enable_progress_bar=False,
         enable_model_summary=False,
         log_every_n_steps=min(config.log_every_n_steps, len(images) // images_per_step),
         use_distributed_sampler=False,
         sync_batchnorm=world > 1 and torch.cuda.is_available(),
         **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
     )
-    views = without_idle_steps(_made(encoder.views))
-    batches = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
+    views = drop_idle_steps(_instantiate(encoder.views))
+    data = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
     if checkpoint:
-        log.info("going on from %s, step %d", checkpoint, step)
+        log.info("resuming from %s, step %d", checkpoint, step)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
             warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
-            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the probe's figures are of all devices already
-            trainer.fit(method, datamodule=batches, ckpt_path=checkpoint)
+            warnings.filterwarnings("ignore", ".*sync_dist=True.*")
+            trainer.fit(method, datamodule=data, ckpt_path=checkpoint)
     finally:
         if "wandb" in config.logger:
-            sys.modules["wandb"].finish()  # else the next run of a sweep would write into this one
+            sys.modules["wandb"].finish()  # otherwise the next run of a sweep would write into this one
     if trainer.is_global_zero:
-        log.info(
-            "%s: %d steps in all; this time %.0f s, %.0f s of CPU",
-            folder,
-            _steps_done(latest(folder)),  # a trainer whose processes are not this one has made none
-            time.perf_counter() - began,
-            sum(os.times()[:4]) - used,  # of processes that were started here, too
-        )
+        steps = _finished_steps(latest_checkpoint(folder))  # a trainer that forks does no steps in this process
+        times = time.perf_counter() - start, sum(os.times()[:4]) - cpu_start
+        log.info("%s: %d steps in total; this time %.0f s, %.0f s of CPU", folder, steps, *times)
+        _log_result(config, folder)
     return folder
 
 
+def _probes(config: DictConfig, images: Any, held_out: Any) -> list[Callback]:
+    if not config.probe.enabled or held_out is None:
+        return []
+    view = plain_view(config.data.image_size, config.encoder.normalize.mean, config.encoder.normalize.std)
+    few = DataLoader(PlainImages(held_out, view, config.probe.images), batch_size=256)  # type: ignore[var-annotated]
+    bank = PlainImages(images, view, config.probe.bank)
+    return [
+        GraphProbe(few, every_n_epochs=config.probe.every_n_epochs),
+        NeighborProbe(bank, PlainImages(held_out, view), config.probe.knn_every_n_epochs),
+    ]
+
+
+def _reporters(config: DictConfig, folder: Path) -> list[Callback]:
+    name = f"{config.encoder.name}-{config.data.name}"
+    return [TrainingProgress(bool(config.progress)), Checkpoints(folder, name, config.checkpoint_steps)]
+
+
+def _log_result(config: DictConfig, folder: Path) -> None:
+    """Log the accuracy before and after training, and the command that uses the encoder."""
+    found = [value for _, metric, value in read_curve(folder / "metrics.csv") if metric == "knn20"]
+    if len(found) > 1:
+        log.info("knn20 accuracy on held-out images: %.3f before training, %.3f after", found[0], found[-1])
+    words = ["asbc", "experiment=loo", "embedding=encoder", f"embedding.encoder={config.encoder.name}"]
+    words.append(f"embedding.path={folder}")
+    if config.data.dataset:
+        words.append(f"embedding.dataset={config.data.dataset}")
+        words += [f"embedding.root={config.data.root}"] if config.data.root else []
+    elif "path" in config.data:
+        path = config.data.get("test_path") or config.data.path
+        words.append(f"embedding.dataset={{_target_:asbc.train.ImageArrays,path:{path}}}")
+    log.info("next: %s", shlex.join(words))
+
+
 def solo_args(config: DictConfig) -> dict[str, Any]:
-    """What ``args.json`` says: solo-learn's keys, and under ``asbc`` what it takes to train or embed just so again."""
+    """Return the contents of ``args.json``: solo-learn's keys, and under ``asbc`` the other settings."""
     encoder, backbone = config.encoder, config.encoder.backbone
-    kwargs = {} if backbone.width == FULL else {"width": backbone.width}
+    kwargs = {} if backbone.width == STANDARD_WIDTH else {"width": backbone.width}
     plain: Any = OmegaConf.to_container(encoder, resolve=True)
     return {
         "name": f"{encoder.name}-{config.data.name}",
@@ -174,13 +276,13 @@ def solo_args(config: DictConfig) -> dict[str, Any]:
 
 
 def _check(config: DictConfig) -> None:
-    """What can be told to be wrong before anything is read."""
+    """Refuse wrong settings before anything is read."""
     encoder = config.encoder
     for name in config.data:
         if OmegaConf.is_missing(config.data, name):
-            raise ValueError(f"data.{name}: wanted for data={config.data.name}, got none")
+            raise ValueError(f"data.{name}: needed for data={config.data.name}, got none")
     if encoder.backbone.name not in RESNETS:
-        raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: wanted is one of {', '.join(RESNETS)}")
+        raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: expected one of {', '.join(RESNETS)}")
     for name in ("batch_size", "epochs", "together"):
         whole_number(encoder[name], f"encoder.{name}", 1)
     for name in ("checkpoint_steps", "log_every_n_steps"):
@@ -193,17 +295,17 @@ def _check(config: DictConfig) -> None:
 def _check_batch(method: Method, batch_size: int) -> None:
     if batch_size < method.smallest_batch:
         raise ValueError(
-            f"encoder.batch_size={batch_size}: the loss of {type(method).__name__} compares images of a batch, "
-            f"{method.smallest_batch} or more per device are wanted"
+            f"encoder.batch_size={batch_size}: the loss of {type(method).__name__} compares images of a batch and "
+            f"needs at least {method.smallest_batch} per device"
         )
 
 
-def _images(data: DictConfig) -> tuple[Any, Any]:
-    """The data set to learn from, and the held-out one, None if there is none."""
+def _open_images(data: DictConfig) -> tuple[Any, Any]:
+    """Return the training images, and the held-out ones or None."""
     found: list[Any] = []
     for split in ("train", "test"):
         source = data[split] if data[split] is not None else data.dataset
-        source = _made(source) if OmegaConf.is_config(source) else source
+        source = _instantiate(source) if OmegaConf.is_config(source) else source
         if source is None:
             found.append(None)
             continue
@@ -214,8 +316,8 @@ def _images(data: DictConfig) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def _made(node: Any, **kwargs: Any) -> Any:
-    """What a config stands for; an error of its own comes out as it is, not wrapped in Hydra's."""
+def _instantiate(node: Any, **kwargs: Any) -> Any:
+    """Instantiate a config; errors of asbc are raised as they are, not wrapped in Hydra's."""
     try:
         return instantiate(node, **kwargs)
     except InstantiationException as error:
@@ -224,8 +326,7 @@ def _made(node: Any, **kwargs: Any) -> Any:
         raise
 
 
-def _devices(trainer: DictConfig) -> int:
-    """How many processes train together."""
+def _count_devices(trainer: DictConfig) -> int:
     devices = trainer.devices
     if devices in ("auto", -1, "-1"):
         devices = max(torch.cuda.device_count(), 1) if trainer.accelerator != "cpu" else 1
@@ -233,12 +334,12 @@ def _devices(trainer: DictConfig) -> int:
     return count * int(trainer.num_nodes)
 
 
-def _steps_done(checkpoint: Path | None) -> int:
+def _finished_steps(checkpoint: Path | None) -> int:
     if checkpoint is None:
         return 0
     try:
         return int(read_weights(checkpoint)["global_step"])
     except ValueError as error:
-        raise ValueError(f"{error}; remove it to train anew") from error
+        raise ValueError(f"{error}; remove it to train again") from error
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{checkpoint}: not a checkpoint of a training run; remove it to train anew") from error
+        raise ValueError(f"{checkpoint}: not a checkpoint of a training run; remove it to train again") from error

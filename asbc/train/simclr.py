@@ -1,4 +1,4 @@
-"""SimCLR: two views of an image are to be closer than views of any two images."""
+"""SimCLR: two views of an image are closer than views of two images."""
 
 from __future__ import annotations
 
@@ -19,24 +19,12 @@ class SimCLR(Method):
     hidden : int, default=2048
         Width of the projector's hidden layer.
     out : int, default=256
-        Width of what the projector gives.
+        Width of the projector's output.
     temperature : float, default=0.2
-        Of the contrast.
+        Of the softmax over similarities.
     **kwargs
         See `asbc.train.Method`.
 
-    See Also
-    --------
-    MoCoV2 : compares with a queue of earlier images.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import Recipe, SimCLR
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = SimCLR(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     def __init__(self, *, hidden: int = 2048, out: int = 256, temperature: float = 0.2, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""VICReg: views agree, every feature varies, and no two features vary together."""
+"""VICReg: views agree, every feature varies, and features are uncorrelated."""
 
 from __future__ import annotations
 
@@ -19,24 +19,12 @@ class VICReg(Method):
     hidden : int, default=2048
         Width of the projector's two hidden layers.
     out : int, default=2048
-        Width of what the projector gives.
+        Width of the projector's output.
     invariance, variance, covariance : float, default=25, 25 and 1
-        How much the three parts of the loss count. The variances of the two views are added up.
+        Weights of the three terms of the loss. The variances of the two views are added.
     **kwargs
         See `asbc.train.Method`.
 
-    See Also
-    --------
-    BarlowTwins : looks at the correlation of features between the views.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.train import Recipe, VICReg
-    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
-    >>> method = VICReg(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
-    >>> float(method.loss([torch.rand(6, 3, 4, 4), torch.rand(6, 3, 4, 4)])) > 0
-    True
     """
 
     def __init__(
@@ -50,8 +38,8 @@ class VICReg(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.projector = BarlowTwinsProjectionHead(self.features, hidden, out)  # which has the shape of VICReg's
-        # lightly takes the mean of the two variances, hence twice the weight.
+        self.projector = BarlowTwinsProjectionHead(self.features, hidden, out)  # same shape as VICReg's
+        # lightly averages the two variances, hence twice the weight.
         self.criterion = VICRegLoss(invariance, 2 * variance, covariance, gather_distributed=True)
 
     def loss(self, views: list[Tensor]) -> Tensor:

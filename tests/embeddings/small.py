@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from asbc.embeddings.encoders import Encoder
+from asbc.embeddings import Encoder
 
 TO_TENSOR = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 

@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -11,10 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from asbc.embeddings import download, published
-from asbc.embeddings.cache import CacheError
-from asbc.embeddings.download import DownloadError, Hash, Wanted, blob_sha1
-from asbc.embeddings.sources import EncoderSource
+from asbc.embeddings import EncoderSource, download, published
+from asbc.embeddings.download import DownloadError, RemoteFile, file_hash
+from asbc.embeddings.store import CacheError
 
 from .web import CONTENT, cut, status
 
@@ -23,7 +21,7 @@ QUICK = {"pause": 0.001, "timeout": 5.0}
 
 
 def fetch(url, target, sha1, **options):
-    download.fetch(Wanted(url, target, Hash("git blob", sha1)), **options)
+    download.fetch(RemoteFile(url, target, f"git:{sha1}"), **options)
 
 
 def test_downloads_and_leaves_nothing_else(server, tmp_path):
@@ -34,9 +32,9 @@ def test_downloads_and_leaves_nothing_else(server, tmp_path):
 
 def test_blob_hash_is_gits(tmp_path):
     (tmp_path / "file").write_bytes(b"hello\n")
-    assert blob_sha1(tmp_path / "file") == "ce013625030ba8dba906f756967f9e9ca394464a"  # known to every git user
+    assert file_hash(tmp_path / "file", "git") == "ce013625030ba8dba906f756967f9e9ca394464a"  # known to every git user
     git = subprocess.run(["git", "hash-object", tmp_path / "file"], capture_output=True, text=True)
-    assert git.returncode or git.stdout.strip() == blob_sha1(tmp_path / "file")
+    assert git.returncode or git.stdout.strip() == file_hash(tmp_path / "file", "git")
 
 
 def test_cut_connections_are_resumed_where_they_broke(server, tmp_path):
@@ -48,7 +46,7 @@ def test_cut_connections_are_resumed_where_they_broke(server, tmp_path):
 
 def test_more_cuts_than_patience_while_bytes_arrive(server, tmp_path):
     server.behave = [cut(20_000)] * 12
-    fetch(server.url, tmp_path / "file.npy", SHA1, patience=2, **QUICK)
+    fetch(server.url, tmp_path / "file.npy", SHA1, tries=2, **QUICK)
     assert (tmp_path / "file.npy").read_bytes() == CONTENT
 
 
@@ -98,7 +96,7 @@ def test_wrong_bytes_once_and_always(server, tmp_path):
     fetch(server.url, tmp_path / "once.npy", SHA1, **QUICK)
     assert (tmp_path / "once.npy").read_bytes() == CONTENT
     server.content = wrong
-    with pytest.raises(DownloadError, match=f"its content does not match the git blob hash {SHA1}"):
+    with pytest.raises(DownloadError, match=f"its git hash is .*, expected {SHA1} .gave up"):
         fetch(server.url, tmp_path / "always.npy", SHA1, **QUICK)
     assert not (tmp_path / "always.npy").exists()
     assert not (tmp_path / "always.npy.part").exists()
@@ -129,16 +127,14 @@ def test_500_and_429_pass(server, tmp_path, monkeypatch):
 def test_500_for_ever(server, tmp_path):
     server.behave = [status(500)] * 99
     with pytest.raises(DownloadError, match=r"the server answered 500 .*gave up"):
-        fetch(server.url, tmp_path / "file.npy", SHA1, patience=4, **QUICK)
+        fetch(server.url, tmp_path / "file.npy", SHA1, tries=4, **QUICK)
     assert len(server.ranges) == 4
 
 
-def test_back_off_doubles(server, tmp_path, monkeypatch):
-    pauses = []
-    monkeypatch.setattr(download.time, "sleep", pauses.append)
+def test_back_off_doubles(server, tmp_path, pauses):
     server.behave = [status(500)] * 99
     with pytest.raises(DownloadError):
-        fetch(server.url, tmp_path / "file.npy", SHA1, patience=9, pause=1.0, contact=999)
+        fetch(server.url, tmp_path / "file.npy", SHA1, tries=9, pause=1.0)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
@@ -158,37 +154,20 @@ def test_a_server_that_cuts_and_sends_wrong_ranges_is_not_asked_for_ever(server,
     with pytest.raises(DownloadError, match="gave up"):
         fetch(server.url, tmp_path / "file.npy", SHA1, **QUICK)
     assert len(server.ranges) < 20
-    server.behave, server.ranges = [cut(1)] * 999, []  # a byte each time is progress, but there is an end to it
-    with pytest.raises(DownloadError, match="gave up after 30 requests"):
-        fetch(server.url, tmp_path / "file.npy", SHA1, tries=30, **QUICK)
-    assert len(server.ranges) == 30
 
 
 def test_more_than_the_size_that_is_expected(server, tmp_path):
     for spoil in (None, lambda handler: handler.without_length(CONTENT)):
         server.behave = [spoil]
-        small = Wanted(server.url, tmp_path / "file.npy", Hash("git blob", SHA1), size=1000)
-        with pytest.raises(DownloadError, match="at most 5196 are expected"):
+        small = RemoteFile(server.url, tmp_path / "file.npy", f"git:{SHA1}", size=1000)
+        with pytest.raises(DownloadError, match="larger than the 5196 bytes expected at most"):
             download.fetch(small, **QUICK)
         assert not (tmp_path / "file.npy.part").exists()
 
 
 def test_no_network(tmp_path):
     with pytest.raises(DownloadError, match=r"refused|no answer"):
-        fetch("http://127.0.0.1:9/file.npy", tmp_path / "file.npy", SHA1, patience=2, pause=0.001)
-
-
-def test_a_host_that_nobody_knows_is_asked_for_once(tmp_path, monkeypatch):
-    asked = []
-
-    def unknown(*args, **kwargs):
-        asked.append(args)
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(DownloadError, match="not known"):
-        fetch("http://nowhere.invalid/file.npy", tmp_path / "file.npy", SHA1)
-    assert len(asked) == 1
+        fetch("http://127.0.0.1:9/file.npy", tmp_path / "file.npy", SHA1, tries=2, pause=0.001)
 
 
 def test_several_at_once_download_once(server, tmp_path):
@@ -212,7 +191,7 @@ def test_several_at_once_download_once(server, tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_full_disk(server, tmp_path):
     os.symlink("/dev/full", tmp_path / "file.npy.part")  # the kernel's own full disk
-    with pytest.raises(CacheError, match=r"No space left on device\. Point ASBC_CACHE .* with more room"):
+    with pytest.raises(CacheError, match=r"disk is full.*\(No space left on device\).*ASBC_CACHE"):
         fetch(server.url, tmp_path / "file.npy", SHA1, **QUICK)
     assert not (tmp_path / "file.npy").exists()
 
@@ -241,8 +220,8 @@ def repository(server, monkeypatch, cache, tmp_path, rng):
         np.save(tmp_path / name, array)
         files[f"data/cifar100/{name}"] = tmp_path / name
     facts = {"repository": "some/where", "commit": "c" * 40}
-    facts["git_blob_sha1"] = {name: blob_sha1(file) for name, file in files.items()}
-    monkeypatch.setattr(published, "facts", lambda: facts)
+    facts["git_blob_sha1"] = {name: file_hash(file, "git") for name, file in files.items()}
+    monkeypatch.setattr(published, "registry", lambda name: facts)
     monkeypatch.setattr(published, "HOST", server.url.rsplit("/", 1)[0])
     server.content = {f"/some/where/{'c' * 40}/{name}": file.read_bytes() for name, file in files.items()}
     return files
@@ -251,7 +230,7 @@ def repository(server, monkeypatch, cache, tmp_path, rng):
 def test_published(repository, server, cache):
     loaded = EncoderSource("simclr").load()
     assert (loaded.name, loaded.encoder) == ("cifar100", "simclr")
-    assert isinstance(loaded.vectors, np.memmap)
+    assert not loaded.vectors.flags.writeable, "memory-mapped"
     assert np.array_equal(loaded.vectors, np.load(repository["data/cifar100/embeddings_simclr_test.npy"]))
     assert np.array_equal(loaded.labels, np.arange(20) % 4)
     assert len(server.ranges) == 2
@@ -266,14 +245,15 @@ def test_offline_says_what_to_put_where_and_that_works(repository, server, cache
     with pytest.raises(DownloadError) as caught:
         EncoderSource("simclr").load()
     text = str(caught.value)
-    assert text.startswith("simclr on cifar100: 2 files are missing and could not be downloaded")
+    assert text.startswith("simclr on cifar100: 2 files are missing")
     assert text.count("http://127.0.0.1") == 2, "each file's address"
-    assert text.count("about 20.5 MB, git blob hash") == text.count("about 0.1 MB, git blob hash") == 1
+    assert text.count("about 20.5 MB, git:") == text.count("about 0.1 MB, git:") == 1
     assert "embedding.source=lightly" in text
+    assert "embedding.source=sample works at once" in text and "not the paper's" in text
     place = next(
         line.split("put it at ")[1] for line in text.splitlines() if "simclr_test.npy" in line and "put" in line
     )
-    assert published.facts()["git_blob_sha1"]["data/cifar100/embeddings_simclr_test.npy"] in text
+    assert published.registry("published")["git_blob_sha1"]["data/cifar100/embeddings_simclr_test.npy"] in text
     os.makedirs(os.path.dirname(place), exist_ok=True)
     content = repository["data/cifar100/embeddings_simclr_test.npy"].read_bytes()
     with open(place, "wb") as file:
@@ -291,7 +271,7 @@ def test_offline_published_fails_within_seconds(repository, monkeypatch, pauses)
         DownloadError, match=r"(?s)2 files are missing .*(refused|no answer).*embeddings_simclr.*labels_test"
     ):
         EncoderSource("simclr").load()
-    assert sum(pauses) < 5, pauses
+    assert not pauses
 
 
 @pytest.mark.parametrize(
@@ -304,8 +284,8 @@ def test_unknown_names_are_answered_with_the_known(encoder, dataset, split):
 
 
 def test_the_facts_hold_all_six_encoders():
-    files = published.facts()["git_blob_sha1"]
-    assert len(published.facts()["commit"]) == 40
+    files = published.registry("published")["git_blob_sha1"]
+    assert len(published.registry("published")["commit"]) == 40
     for dataset in ("cifar10", "cifar100"):
         for split in ("train", "test"):
             assert f"data/{dataset}/labels_{split}.npy" in files

@@ -1,15 +1,11 @@
-import json
 import os
 
 import numpy as np
 import pytest
 
-from asbc import checksums
-from asbc.embeddings import blocks
-from asbc.embeddings.arrays import fingerprint
-from asbc.embeddings.cache import cache_folder
-from asbc.embeddings.sources import Files
-from asbc.embeddings.store import Store, read_entry
+from asbc.embeddings import Files
+from asbc.embeddings.store import Store, cache_folder, fingerprint, read_entry
+from asbc.storage import DamagedFileError, read_json, write_json
 
 MANIFEST = {"encoder": "e", "source": "timm", "dataset": "d", "split": "test", "precision": "32-true"}
 
@@ -26,7 +22,7 @@ def finished(tmp_path, rng, n=10, d=3, labeled=True):
 def test_round_trip(tmp_path, rng):
     store, vectors = finished(tmp_path, rng)
     entry = read_entry(store.find("key"))
-    assert isinstance(entry.vectors, np.memmap)
+    assert not entry.vectors.flags.writeable, "memory-mapped"
     assert np.array_equal(entry.vectors, vectors)
     assert np.array_equal(entry.labels, np.arange(10))
     assert (entry.name, entry.encoder) == ("d", "e")
@@ -93,42 +89,11 @@ def test_keys_follow_inputs():
     assert Store.key({"a": 1, "b": 2}) == Store.key({"b": 2, "a": 1}) != Store.key({"a": 1, "b": 3})
 
 
-def test_damaged_entries(tmp_path, rng):
+@pytest.mark.parametrize("kind", ["bit", "rows", "nan", "labels", "cut", "gone"])
+def test_damage_is_named(tmp_path, rng, kind):
     store, _ = finished(tmp_path, rng)
     folder = store.find("key")
-    manifest = (folder / "manifest.json").read_text()
-    other = {**json.loads(manifest), "dtype": "float16"}
-    del other["check"], other["blocks"]  # as version 0.1 wrote it
-    (folder / "manifest.json").write_text(json.dumps(other))
-    with pytest.raises(ValueError, match=r"vectors are \(10, 3\) float32, the manifest says .*float16.* remove"):
-        read_entry(folder)
-    (folder / "manifest.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(ValueError, match="written in format 99, this version reads 1"):
-        store.entries()
-    (folder / "manifest.json").write_text(manifest[:50])
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
-        read_entry(folder)
-    (folder / "manifest.json").write_text(manifest)
-    os.truncate(folder / "vectors.npy", 150)
-    with pytest.raises(ValueError, match=r"vectors\.npy: not a \.npy file"):
-        read_entry(folder)
-
-
-@pytest.fixture
-def forgetful(monkeypatch):
-    """As a new process is."""
-    monkeypatch.setattr(checksums, "_seen", {})
-    return checksums
-
-
-@pytest.mark.parametrize("kind", ["bit", "rows", "nan", "labels"])
-def test_damage_is_named(tmp_path, rng, monkeypatch, forgetful, kind):
-    monkeypatch.setattr(blocks, "_BLOCK", 60)  # 5 rows of 3 numbers
-    store, _ = finished(tmp_path, rng)
-    folder = store.find("key")
-    assert len(json.loads((folder / "manifest.json").read_text())["blocks"]["vectors"]) == 2
     read_entry(folder)
-    forgetful._seen.clear()
     file = folder / ("labels.npy" if kind == "labels" else "vectors.npy")
     array = np.load(file, mmap_mode="r+")
     if kind == "bit":
@@ -137,54 +102,44 @@ def test_damage_is_named(tmp_path, rng, monkeypatch, forgetful, kind):
         array[[6, 8]] = array[[8, 6]]
     elif kind == "nan":
         array[9, 2] = np.nan
-    else:
+    elif kind == "labels":
         array[3] += 1
     array.flush()
-    wanted = r"labels\.npy: damaged" if kind == "labels" else r"vectors\.npy: damaged, rows 5 to 9 are not as"
-    with pytest.raises(ValueError, match=wanted):
-        read_entry(folder)
-    with pytest.raises(ValueError, match=wanted):
-        Files(str(folder)).load()
+    if kind == "cut":
+        os.truncate(file, 150)
+    elif kind == "gone":
+        file.unlink()
+    for read in (read_entry, lambda folder: Files(str(folder)).load()):
+        with pytest.raises(DamagedFileError, match=rf"{file.name}.*Remove the folder and embed again"):
+            read(folder)
 
 
-def test_checked_once_per_process_until_the_file_changes(tmp_path, rng, monkeypatch, forgetful):
-    store, _ = finished(tmp_path, rng)
-    folder, calls = store.find("key"), []
-    once = blocks._checks
-    monkeypatch.setattr(blocks, "_checks", lambda *arguments: calls.append(1) or once(*arguments))
-    read_entry(folder), read_entry(folder)
-    assert len(calls) == 1
-    read_entry(folder, whole=True)
-    os.utime(folder / "vectors.npy", ns=(1, 1))
-    read_entry(folder)
-    assert len(calls) == 3
-
-
-def test_a_changed_manifest_and_an_entry_without_checksums(tmp_path, rng, forgetful):
-    store, vectors = finished(tmp_path, rng)
-    folder = store.find("key")
-    text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(text.replace('"split": "test"', '"split": "tess"'))
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged \(its checksum differs\)"):
-        read_entry(folder)
-    old = {key: value for key, value in json.loads(text).items() if key not in ("blocks", "check")}
-    (folder / "manifest.json").write_text(json.dumps(old))
-    assert np.array_equal(read_entry(folder).vectors, vectors), "as asbc 0.1 wrote them"
-    array = np.load(folder / "vectors.npy", mmap_mode="r+")
-    array[0, 0] += 1
-    array.flush()
-    with pytest.raises(ValueError, match="damaged, its contents are not those that were written"):
-        read_entry(folder)
-
-
-@pytest.mark.parametrize("key", ["labels", "fingerprint"])
-def test_a_manifest_that_does_not_say_all(tmp_path, rng, key):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 99}, "has format 99, expected 2"),
+        ({"fingerprint": None}, "lacks 'fingerprint'"),
+        ({"shape": None}, "lacks 'shape'"),
+        ({"dtype": "float16"}, "has dtype float32, expected float16"),
+        ({"shape": [10, 4]}, r"has shape \(10, 3\), expected \(10, 4\)"),
+    ],
+)
+def test_a_manifest_that_does_not_fit(tmp_path, rng, change, message):
     store, _ = finished(tmp_path, rng)
     path = store.find("key") / "manifest.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({name: manifest[name] for name in manifest if name not in (key, "blocks", "check")}))
-    with pytest.raises(ValueError, match=rf"manifest\.json is damaged \(it does not say '{key}'\)"):
+    write_json(path, {key: value for key, value in {**read_json(path), **change}.items() if value is not None})
+    with pytest.raises(DamagedFileError, match=message):
         read_entry(path.parent)
+
+
+def test_a_changed_manifest(tmp_path, rng):
+    store, _ = finished(tmp_path, rng)
+    path = store.find("key") / "manifest.json"
+    text = path.read_text()
+    for changed in (text.replace('"split": "test"', '"split": "tess"'), text[:50], "[]", ""):
+        path.write_text(changed)
+        with pytest.raises(DamagedFileError, match=r"manifest\.json: damaged .*Remove the folder and embed again"):
+            read_entry(path.parent)
 
 
 def test_where_the_cache_is(monkeypatch, tmp_path):
@@ -195,5 +150,5 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert cache_folder(tmp_path / "b") == tmp_path / "b"
 
 
-def test_entries_of_an_empty_store(tmp_path):
-    assert Store(tmp_path / "nowhere").entries() == []
+def test_folders_of_an_empty_store(tmp_path):
+    assert Store(tmp_path / "nowhere").folders() == []

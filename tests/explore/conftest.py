@@ -1,4 +1,4 @@
-"""One small page with everything on it, made by the command, and a browser to drive it where there is one."""
+"""One small page with everything on it, written by the command, and a browser to drive it if one is installed."""
 
 import shutil
 
@@ -13,7 +13,7 @@ IMAGE = "<img src=x onerror='window.evil = 2'>"
 
 
 def save_clouds(folder):
-    """120 vectors with labels, texts and pictures. Some labels are missing or wrong, all names are mean."""
+    """120 vectors with labels, texts and images. Some labels are missing or wrong, and all names are hostile."""
     from PIL import Image
 
     X, y = curved_clouds(n=120)
@@ -63,7 +63,7 @@ def browser(tmp_path_factory):
         options.add_argument(word)
     options.add_argument("--disable-background-networking")
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     opened.downloads = downloads
     yield opened

@@ -2,12 +2,16 @@
 
 import csv
 import io
+import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from asbc.report.command import make_report
 from tests.explore.conftest import EVIL
+from tests.report.small import rows_of, write_run
 
 selenium = pytest.importorskip("selenium")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -125,11 +129,16 @@ def test_nothing_in_names_labels_or_texts_is_markup(page):
     assert any(cell.text == "{{7*7}}" for cell in page.find_elements(By.CSS_SELECTOR, "#labels .node"))
 
 
-def test_no_errors_and_no_network(page):
-    bad = [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"]
-    assert bad == []
-    loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
-    assert [name for name in loaded if not name.startswith(("data:", "blob:", "file:"))] == []
+def requests(browser):
+    """Addresses that the browser has asked for since the last call, other than files and data in the page."""
+    entries = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [entry["params"]["request"]["url"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
+    return [address for address in sent if not address.startswith(("data:", "blob:", "file:"))]
+
+
+def test_no_errors_and_no_requests(page):
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert requests(page) == []
 
 
 def test_the_lasso_fills_the_table_and_the_download_has_it_all(page, made):
@@ -229,11 +238,30 @@ def test_numbers_and_classes_of_the_page_choose_on_the_map(page, made):
 
 def test_histograms_and_map_are_linked(page, made):
     table = pd.read_parquet(made / "explore.parquet")
-    until(page, lambda: page.execute_script("return document.body.dataset.histograms === 'yes'"))
     page.execute_script("window.exploreRange('outlier_score', 0, 1)")
     assert chosen(page) == table.index[table["outlier_score"].astype("float32") <= 1].tolist()
-    blue = "return Bokeh.documents.map((d) => d.get_model_by_name('bars_of_dimension')).find((b) => b).data.chosen"
-    assert sum(page.execute_script(blue)) == len(chosen(page))
+    # The blue copy of a bar is cut to the share of its nodes that are selected.
+    cut = "return document.getElementById(arguments[0]).nextElementSibling.firstElementChild.style.clipPath"
+    bars = page.execute_script("return JSON.parse(document.getElementById('about').textContent).histograms.dimension")
+    where = np.digitize(table["dimension"].astype("float32"), bars["edges"][1:-1])
+    fullest = int(np.argmax(bars["counts"]))
+    share = np.isin(np.flatnonzero(where == fullest), chosen(page)).sum() / bars["counts"][fullest]
+    inset = page.execute_script(cut, f"keep-bar-dimension-{fullest}")
+    assert float(re.search(r"inset\(([\d.]+)%", inset)[1]) == pytest.approx(100 * (1 - share), abs=0.01)
+
+
+def test_a_drag_across_a_histogram_selects_a_range(page, made):
+    table = pd.read_parquet(made / "explore.parquet")
+    page.execute_script("document.querySelector('figure[data-key=suspicion]').scrollIntoView({behavior: 'instant'})")
+    box = page.execute_script("return document.getElementById('keep-area-suspicion').getBoundingClientRect().toJSON()")
+    middle = box["left"] + box["width"] / 2
+    actions = move_to(page, middle, box["top"] + 5)
+    actions.w3c_actions.pointer_action.pointer_down()
+    actions.w3c_actions.pointer_action.move_to_location(int(box["right"]) + 2, int(box["top"]) + 9)
+    actions.w3c_actions.pointer_action.pointer_up()
+    actions.perform()
+    until(page, lambda: chosen(page))
+    assert int(table["suspicion"].idxmax()) in chosen(page) and 0 < len(chosen(page)) < 120
 
 
 @pytest.mark.parametrize("width", [400, 1280])
@@ -248,3 +276,21 @@ def test_nothing_sticks_out(page, width):
         assert page.execute_script("return document.querySelector('.plot').clientWidth") > 0.55 * width
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("kind", ["explore", "report"])
+def test_pages_name_no_remote_address_and_forbid_requests(kind, made, browser, tmp_path):
+    page = made / "explore.html"
+    if kind == "report":
+        write_run(tmp_path, "loo", rows_of({"knn": 0.5, "nnk_sigma": 0.6}))
+        page = make_report([tmp_path])
+    addresses = re.findall(r"https?://[\w.-]+", page.read_text())
+    assert set(addresses) <= {"http://www.w3.org"}, "only XML namespaces"
+    browser.get_log("performance")
+    browser.get(page.as_uri())
+    ask = "const done = arguments[0]; fetch('http://127.0.0.1:9/').then(() => done('sent'), (e) => done('refused'))"
+    blocked = "document.addEventListener('securitypolicyviolation', (e) => { window.blocked = e.effectiveDirective; });"
+    assert browser.execute_async_script(blocked + ask) == "refused"
+    assert browser.execute_script("return window.blocked") == "connect-src"
+    assert requests(browser) == []
+    browser.get_log("browser")  # the violation above

@@ -7,8 +7,7 @@ import pytest
 
 from asbc.embeddings.store import Store
 from asbc.explore import command, findings
-from asbc.explore.material import read_material, read_texts
-from asbc.explore.thumbnails import find_images, make_thumbnails
+from asbc.explore.material import find_images, make_thumbnails, read_material, read_texts
 from tests.explore.conftest import EVIL
 
 
@@ -50,16 +49,16 @@ def test_pictures(made, still, tmp_path):
     assert [path.name for path in paths] == [f"{i:03d}<b>.png" for i in range(120)]
     (tmp_path / "bad.png").write_bytes(b"no picture")
     made_of = make_thumbnails([*paths[:3], tmp_path / "bad.png"], np.array([0, 2, 3]))
-    assert made_of.made[0] and not made_of.made[3] and 1 not in made_of.made
-    assert any("1 pictures could not be read" in note for note in made_of.notes)
+    assert made_of.images[0] and not made_of.images[3] and 1 not in made_of.images
+    assert any("1 images could not be read" in note for note in made_of.notes)
 
 
 def test_pictures_that_are_too_many_bytes(made, monkeypatch):
     paths = find_images(made / "pictures")
-    monkeypatch.setattr("asbc.explore.thumbnails.BYTES", 3000)
+    monkeypatch.setattr("asbc.explore.material.MAX_THUMBNAIL_BYTES", 3000)
     few = make_thumbnails(paths, np.arange(120))
-    assert 0 < len(few.made) < 120 and sum(map(len, few.made.values())) < 4000
-    assert any("of 120 nodes have their picture" in note for note in few.notes)
+    assert 0 < len(few.images) < 120 and sum(map(len, few.images.values())) < 4000
+    assert any("of 120 nodes have an image" in note for note in few.notes)
 
 
 def test_pictures_are_in_the_order_of_an_image_folder(tmp_path):
@@ -97,15 +96,15 @@ def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
     [
         (["nowhere.npy"], "nowhere.npy: no such file"),
         (["vectors.npy", "--labels", "short.npy"], "got (3,) for 120"),
-        (["vectors.npy", "--texts", "short.txt"], "texts: short.txt has 2 lines, and there are 120 vectors"),
+        (["vectors.npy", "--texts", "short.txt"], "texts: short.txt has 2 lines for 120 vectors"),
         (["vectors.npy", "--texts", "nowhere.txt"], "texts: nowhere.txt: no such file."),
-        (["vectors.npy", "--images", "nowhere"], "images: nowhere is no folder."),
-        (["vectors.npy", "--images", "."], "images: . holds 0 pictures, and there are 120 vectors"),
+        (["vectors.npy", "--images", "nowhere"], "images: nowhere is not a folder."),
+        (["vectors.npy", "--images", "."], "images: . holds 0 images for 120 vectors"),
         (["vectors.npy", "--out", "page.txt"], "out must be a file that ends in .html; got 'page.txt'."),
-        (["vectors.npy", "--out", "mine.html"], "mine.html: not made by asbc-explore, and left alone"),
-        (["vectors.npy", "--out", "table.html"], "table.parquet: not made by asbc-explore, and left alone"),
+        (["vectors.npy", "--out", "mine.html"], "mine.html: not written by asbc-explore"),
+        (["vectors.npy", "--out", "table.html"], "table.parquet: not written by asbc-explore"),
         (["vectors.npy", "--graph", "."], "no manifest.json here"),
-        (["."], ".: a folder that neither asbc-embed nor asbc-build wrote."),
+        (["."], ".: not a folder that asbc-embed or asbc-build wrote."),
         (["few.npy"], "a page needs at least 9 vectors; got 4."),
     ],
 )  # fmt: skip

@@ -9,10 +9,10 @@ import pytest
 from scipy import sparse
 
 import asbc
-from asbc.embeddings.stratify import LEAST, stratified_share
+from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
-from asbc.explore.colors import colorings
-from asbc.explore.layout import strengths
+from asbc.explore.findings import scale_strengths
+from asbc.explore.map import colorings
 from asbc.explore.page import render
 from tests.conftest import curved_clouds
 
@@ -35,11 +35,11 @@ def test_the_table_is_what_the_library_says(made):
     np.testing.assert_array_equal(table["scale"], builder.neighbors_.distances[:, -1])
     np.testing.assert_array_equal(table["density"], about.density)
     np.testing.assert_array_equal(np.flatnonzero(table["outlier"]), np.sort(about.outliers))
-    np.testing.assert_array_equal(table["suspicion"], 1 - issues.quality)
+    np.testing.assert_array_equal(table["suspicion"], issues.suspicion)
     assert table["suggested"].tolist() == issues.suggested.tolist()
     assert table["outlier"][50] and table["duplicate_group"][109] == table["duplicate_group"][110] >= 0
     assert table["nearest_ratio"][109] == 0
-    whole = json.loads(pq.read_schema(made / "explore.parquet").metadata[b"asbc-explore"])
+    whole = json.loads(pq.read_schema(made / "explore.parquet").metadata[b"asbc_explore"])
     assert whole["effective_rank"] == pytest.approx(about.effective_rank)
     assert whole["duplicate_threshold"] == about.duplicates.threshold
 
@@ -77,11 +77,11 @@ def test_any_labels(labels, still, request):
 
 def test_a_label_that_no_other_node_has_is_said_to_be_so(still):
     X, y = curved_clouds(60)
-    sentence = "for which no other can speak"
+    sentence = "with a single node cannot be judged"
     assert sentence not in render(explore(X, y), "any")
     labels = y.copy()
     labels[:2] = 70, 71
-    assert f"2 classes have a single node, {sentence}" in render(explore(X, labels), "any")
+    assert f"2 classes {sentence}" in render(explore(X, labels), "any")
 
 
 def test_the_search_says_what_it_looks_at(still):
@@ -100,9 +100,9 @@ def test_the_legend_counts_as_people_do(still):
 def test_too_few_vectors_and_labels_of_another_length(still):
     with pytest.raises(ValueError, match="at least 9 vectors; got 8"):
         explore(np.eye(8))
-    with pytest.raises(ValueError, match="one entry per node: 20 wanted, got 19"):
+    with pytest.raises(ValueError, match="one entry per node: expected 20, got 19"):
         explore(np.random.default_rng(0).normal(size=(20, 3)), np.zeros(19, int))
-    with pytest.raises(ValueError, match="texts must have one entry per node: 20 wanted, got 3"):
+    with pytest.raises(ValueError, match="texts must have one entry per node: expected 20, got 3"):
         explore(np.random.default_rng(0).normal(size=(20, 3)), texts=["a"] * 3)
 
 
@@ -114,7 +114,7 @@ def test_more_nodes_than_a_map_shows(still, monkeypatch, tmp_path):
     assert set(found.suspects[:100]) | set(found.about.hubs) <= set(found.shown)
     assert (found.nodes["x"].notna().to_numpy() == np.isin(np.arange(120), found.shown)).all()
     text = render(found, "many")
-    assert f"The map shows a sample: {len(found.shown)} of 120 nodes, every class by its share (of a small" in text
+    assert f"The map shows a sample of {len(found.shown)} of 120 nodes, stratified by class" in text
     builder = asbc.GraphBuilder().fit(X)
     np.save(tmp_path / "v.npy", X)
     asbc.build_graph(tmp_path / "v.npy", tmp_path / "graph", builder)
@@ -128,8 +128,8 @@ def test_a_stratified_share():
     taken = stratified_share(strata, 200, seed=1)
     counts = np.bincount(strata[taken])
     assert len(taken) == len(set(taken)) == 200 and counts[1] == 3
-    rest = 200 - 3 - 2 * LEAST
-    np.testing.assert_allclose(counts[[0, 2]] - LEAST, rest * np.array([990, 190]) / 1180, atol=1)
+    rest = 200 - 3 - 2 * MIN_PER_STRATUM
+    np.testing.assert_allclose(counts[[0, 2]] - MIN_PER_STRATUM, rest * np.array([990, 190]) / 1180, atol=1)
     np.testing.assert_array_equal(taken, stratified_share(strata, 200, seed=1))
     np.testing.assert_array_equal(stratified_share(strata, 5000), np.arange(1203))
     assert len(stratified_share(np.arange(100), 30)) == 30  # more strata than places
@@ -141,7 +141,7 @@ def test_strengths_keep_the_shape_of_a_graph():
     dense = np.maximum(dense, dense.T)
     np.fill_diagonal(dense, 0)
     dense[3] = dense[:, 3] = 0  # a node that nothing is connected to
-    got = strengths(sparse.csr_array(dense)).toarray()
+    got = scale_strengths(sparse.csr_array(dense)).toarray()
     most = dense.max(axis=1)
     for i in range(12):
         for j in range(12):

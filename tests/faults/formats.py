@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import types
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -65,14 +64,10 @@ def write_edges(folder):
 
 
 def write_explored(folder):
-    """The table beside a page of asbc-explore."""
-    from asbc.explore.page import _write_table
+    """The table next to a page of asbc-explore."""
+    from asbc.storage import write_table
 
-    duplicates = types.SimpleNamespace(threshold=0.25)
-    figures = ("effective_rank", "global_dimension", "hubness", "outlier_threshold", "loo_accuracy")
-    about = types.SimpleNamespace(duplicates=duplicates, **dict.fromkeys(figures, 2.5))
-    with (folder / "explore.parquet").open("wb") as file:
-        _write_table(types.SimpleNamespace(nodes=table(), about=about), file)
+    write_table(folder / "explore.parquet", table(), {"explore": "{}"})
     return folder / "explore.parquet"
 
 
@@ -95,16 +90,16 @@ def write_args(folder):
 def write_safetensors(folder):
     from safetensors.torch import save_file
 
-    from asbc.embeddings.backbones import resnet
+    from asbc.embeddings.checkpoints import resnet
 
     save_file(resnet("resnet10", 2, 2).state_dict(), folder / "x.safetensors")
     return folder / "x.safetensors"
 
 
 def read_vectors(path):
-    from asbc.embeddings import reading
+    from asbc.embeddings import files
 
-    vectors, labels = reading.read_vectors(path)
+    vectors, labels = files.read_vectors(path)
     return [vectors, labels]
 
 
@@ -123,7 +118,7 @@ def read_encoder(path):
     path = next(path.parent.glob("*.ckpt"), path)
     from PIL import Image
 
-    from asbc.embeddings.encoders import read_checkpoint
+    from asbc.embeddings import read_checkpoint
 
     encoder = read_checkpoint(path, padding=2)
     view = encoder.transform(Image.fromarray(np.arange(3072).astype(np.uint8).reshape(32, 32, 3)))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.learn.classes import judge_classes
-from asbc.learn.issues import supporting_neighbors
+from asbc.learn.issues import judge_classes, supporting_neighbors
 
 
 @pytest.fixture(scope="module", params=["strings", "numbers"])

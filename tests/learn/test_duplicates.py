@@ -8,7 +8,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 import asbc
-from asbc.learn.linkage import complete_groups
+from asbc.learn.duplicates import complete_groups
 from asbc.outofcore.driver import build_graph
 
 

@@ -1,6 +1,5 @@
 """Doubtful labels: the compiled sums equal the slow ones, planted errors come first, a folder says what memory says."""
 
-import json
 import shutil
 import sys
 
@@ -78,22 +77,22 @@ def test_planted_errors_come_first_and_get_their_label_back(digits, fitted):
     noisy[wrong] = (y[wrong] + rng.integers(1, 10, 30)) % 10
     issues = asbc.find_label_issues(fitted, noisy)
     moved = np.isin(np.arange(len(y)), wrong)
-    assert average_precision_score(moved, 1 - issues.quality) > 0.9
+    assert average_precision_score(moved, issues.suspicion) > 0.9
     assert (issues.suggested[wrong] == y[wrong]).mean() > 0.9
-    assert (np.diff(issues.quality[issues.order]) >= 0).all() and len(issues.order) == len(y)
+    assert (np.diff(issues.suspicion[issues.order]) <= 0).all() and len(issues.order) == len(y)
     np.testing.assert_array_equal(issues.suggested, loo_predict(fitted.neighbors_.indices, fitted.weights_, noisy))
-    assert ((issues.quality < 0.5) == issues.doubtful).all()
+    assert ((issues.suspicion > 0.5) == issues.doubtful).all()
     text = repr(issues)
     assert text.startswith(f"LabelIssues: {issues.doubtful.sum()} of 600 labels are doubtful")
     assert f"node {issues.order[0]}: " in text
 
 
-def test_quality_is_the_margin_brought_to_0_and_1(fitted, digits):
+def test_suspicion_is_the_margin_brought_to_0_and_1(fitted, digits):
     issues = asbc.find_label_issues(fitted, digits[1])
     mine, other, _, best = slow_sums(fitted.neighbors_.indices, fitted.weights_, digits[1], digits[1])
-    np.testing.assert_allclose(issues.quality, (1 - (other - mine)) / 2, atol=1e-12)
+    np.testing.assert_allclose(issues.suspicion, (1 + other - mine) / 2, atol=1e-12)
     np.testing.assert_allclose(issues.weight, best, atol=1e-12)
-    assert issues.quality.min() >= 0 and issues.quality.max() <= 1
+    assert issues.suspicion.min() >= 0 and issues.suspicion.max() <= 1
 
 
 def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, folder):
@@ -108,7 +107,7 @@ def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, fold
     monkeypatch.setattr("asbc.learn.issues.row_blocks", small_blocks)
     for place in (folder, str(folder)):
         found = asbc.find_label_issues(place, digits[1])
-        for name in ("quality", "suggested", "weight", "order"):
+        for name in ("suspicion", "suggested", "weight", "order"):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     assert max(sizes) == 70 and sum(sizes) == 2 * 600
 
@@ -130,7 +129,7 @@ def test_unlabelled_nodes_do_not_vote_and_get_a_suggestion(digits, fitted, names
     labels = names[y]
     labels[hidden] = missing
     issues = asbc.find_label_issues(fitted, labels)
-    assert np.isnan(issues.quality[hidden]).all() and np.isfinite(issues.quality[~hidden]).all()
+    assert np.isnan(issues.suspicion[hidden]).all() and np.isfinite(issues.suspicion[~hidden]).all()
     assert set(issues.order) == set(np.flatnonzero(~hidden))
     assert (issues.suggested[hidden] == names[y][hidden]).mean() > 0.9
     wanted = slow_sums(fitted.neighbors_.indices, fitted.weights_, np.where(hidden, -1, y), np.where(hidden, -1, y))
@@ -138,12 +137,12 @@ def test_unlabelled_nodes_do_not_vote_and_get_a_suggestion(digits, fitted, names
     assert "120 more nodes are unlabelled" in repr(issues)
 
 
-def test_where_nobody_votes_the_label_stays_and_the_quality_cannot_tell(clouds):
+def test_where_nobody_votes_the_label_stays_and_the_suspicion_cannot_tell(clouds):
     builder = asbc.GraphBuilder(k_cand=8).fit(clouds[0])
     labels = np.full(240, -1)
     labels[0] = 3
     issues = asbc.find_label_issues(builder, labels)
-    assert issues.quality[0] == 0.5 and issues.suggested[0] == 3 and issues.weight[0] == 0
+    assert issues.suspicion[0] == 0.5 and issues.suggested[0] == 3 and issues.weight[0] == 0
     near = (builder.neighbors_.indices == 0) & (builder.weights_ > 0)
     heard = near.any(axis=1)
     assert (issues.suggested[heard] == 3).all()
@@ -154,8 +153,8 @@ def test_frame(digits, fitted):
     labels = digits[1].copy()
     labels[4] = -1
     frame = asbc.find_label_issues(fitted, labels).to_frame()
-    assert list(frame.columns) == ["given", "suggested", "quality", "weight"] and len(frame) == 600
-    assert frame["quality"].iloc[:-1].is_monotonic_increasing and frame.index[-1] == 4
+    assert list(frame.columns) == ["given", "suggested", "suspicion", "weight"] and len(frame) == 600
+    assert frame["suspicion"].iloc[:-1].is_monotonic_decreasing and frame.index[-1] == 4
     assert (frame.sort_index()["given"].to_numpy() == labels).all()
 
 
@@ -170,7 +169,7 @@ def test_without_pandas_the_error_names_the_extra(digits, fitted, monkeypatch):
     ("labels", "message"),
     [
         (None, "labels is None"),
-        (np.zeros(599, int), "labels must have one entry per node: 600 wanted, got 599"),
+        (np.zeros(599, int), "labels must have one entry per node: expected 600, got 599"),
         (np.full(600, -1), "at least one label; all 600 entries are unlabelled"),
         ([None] * 600, "all 600 entries are unlabelled"),
         (np.zeros((600, 2), int), r"shape \(n,\)"),
@@ -188,8 +187,10 @@ def test_bad_sources(digits, fitted, tmp_path):
     y = digits[1]
     with pytest.raises(NotFittedError, match=r"source is a GraphBuilder that is not fitted"):
         asbc.find_label_issues(asbc.GraphBuilder(), y)
-    with pytest.raises(TypeError, match=r"source must be a fitted asbc\.GraphBuilder or the path"):
-        asbc.find_label_issues(digits[0], y)
+    with pytest.raises(TypeError, match="source must be a dense array; got None"):
+        asbc.find_label_issues(None, y)
+    with pytest.raises(ValueError, match="metric applies to vectors"):
+        asbc.find_label_issues(fitted, y, metric="cosine")
     with pytest.raises(FileNotFoundError, match=r"no manifest\.json"):
         asbc.find_label_issues(tmp_path, y)
     (tmp_path / "plan.json").write_text("{}")
@@ -233,12 +234,51 @@ def test_decoding_marks_what_is_missing():
 def test_a_damaged_folder_is_named_with_its_file(digits, folder, tmp_path, file, ask):
     damaged = shutil.copytree(folder, tmp_path / "g")
     flip(damaged / file, 8 * 1000)
-    with pytest.raises(ValueError, match=rf"{file}: damaged \(its checksum is not that of what was written\)"):
+    with pytest.raises(ValueError, match=rf"{file}: damaged \(its checksum differs\)"):
         ask(damaged, digits[1])
-    # One that an earlier version built has no checksums, and is taken as it is.
-    manifest = json.loads((damaged / "manifest.json").read_text())
-    for listed in manifest["files"].values():
-        del listed["crc32"]
-    del manifest["check"]
-    (damaged / "manifest.json").write_text(json.dumps(manifest))
-    ask(damaged, digits[1])
+
+
+def test_vectors_are_enough(digits):
+    X, y = digits
+    found = asbc.find_label_issues(X, y)
+    builder = asbc.GraphBuilder("blend", metric="cosine").fit(X)
+    np.testing.assert_array_equal(found.suspicion, asbc.find_label_issues(builder, y).suspicion)
+    assert (asbc.find_label_issues(X, y, metric="euclidean").suspicion != found.suspicion).any()
+
+
+# --- labels as a pandas Series ---
+
+
+@pytest.fixture
+def shuffled():
+    """Vectors as a DataFrame, labels as a Series with the same index, and that Series in another order."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 40)
+    X = pd.DataFrame(rng.normal(size=(120, 4)) + 6 * np.eye(4)[y], index=[f"row{i}" for i in range(120)])
+    labels = pd.Series(y, index=X.index)
+    return X, labels, labels.sample(frac=1, random_state=0)
+
+
+def test_labels_are_aligned_with_the_index_of_the_vectors(shuffled):
+    X, labels, other = shuffled
+    builder = asbc.GraphBuilder().fit(X)
+    for source in (X, builder):
+        expected = asbc.find_label_issues(source, labels)
+        np.testing.assert_array_equal(asbc.find_label_issues(source, other).suspicion, expected.suspicion)
+        assert asbc.describe(source, other).loo_accuracy == asbc.describe(source, labels).loo_accuracy > 0.9
+    for model in (asbc.GraphClassifier(), asbc.NeighborVote()):
+        expected = model.fit(X, labels).predict(X)
+        np.testing.assert_array_equal(model.fit(X, other).predict(X), expected)
+        assert model.score(X, other) == model.score(X, labels) > 0.9
+
+
+def test_labels_with_another_index_are_refused(shuffled):
+    X, labels, _ = shuffled
+    others = [labels.reset_index(drop=True), labels.iloc[:-1], labels.set_axis(["row0"] * 120)]
+    for wrong in others:
+        for call in (asbc.find_label_issues, asbc.describe, asbc.GraphClassifier().fit, asbc.NeighborVote().fit):
+            with pytest.raises(ValueError, match=r"different pandas indexes.*to_numpy\(\) to match them by position"):
+                call(X, wrong)
+    assert asbc.describe(X, others[0].to_numpy()).loo_accuracy > 0.9
+    assert asbc.describe(X.to_numpy(), others[0]).loo_accuracy > 0.9  # arrays have no index

@@ -11,7 +11,7 @@ import torch
 
 import asbc
 from asbc.learn import GraphProbe
-from asbc.learn.spread import global_rank
+from asbc.learn.describe import global_rank
 from tests.commands import run
 from tests.learn.small import Small, blobs, linear_features, loader, trainer
 

@@ -6,9 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asbc.learn import propagation
 from asbc.learn.labels import encode_labels, reveal
-from asbc.learn.propagation import propagate, propagated_classes, propagation_hits, transition
+from asbc.learn.propagation import propagate, propagation_hits, transition
 
 
 def random_graph(rng, n, k):
@@ -149,86 +148,45 @@ def dense_limit(W, codes, shown, classes):
     return np.linalg.solve(np.eye(len(codes)) - 0.85 * transition(W, shown).toarray(), 0.15 * Y)
 
 
-def test_hastened_rounds_lead_to_the_same_limit_in_fewer():
+def test_accelerated_rounds_lead_to_the_same_limit_in_fewer():
     rng = np.random.default_rng(3)
     W = random_graph(rng, 200, 8)
     W = sp.csr_array(sp.block_diag([W, random_graph(rng, 20, 4)]))  # a piece without any label
     codes = np.arange(220) % 19
     shown = np.zeros(220, bool)
     shown[:200] = reveal(codes[:200], 2, seed=0)
-    plain, hastened = (propagate(W, codes, shown, hasten=hasten) for hasten in (False, True))
-    assert hastened.converged and hastened.rounds < 0.6 * plain.rounds
-    assert np.abs(hastened.scores - dense_limit(W, codes, shown, 19)).max() < 1e-6
-    assert (hastened.scores >= 0).all()
-    np.testing.assert_array_equal(hastened.predicted, plain.predicted)
-    assert (hastened.predicted[200:] == -1).all()
+    plain, accelerated = (propagate(W, codes, shown, accelerate=accelerate) for accelerate in (False, True))
+    assert accelerated.converged and accelerated.rounds < 0.6 * plain.rounds
+    assert np.abs(accelerated.scores - dense_limit(W, codes, shown, 19)).max() < 1e-6
+    assert (accelerated.scores >= 0).all()
+    np.testing.assert_array_equal(accelerated.predicted, plain.predicted)
+    assert (accelerated.predicted[200:] == -1).all()
 
 
 @pytest.mark.parametrize("options", [{"max_rounds": 3}, {"tol": 0, "max_rounds": 30}])
-def test_rounds_that_are_too_few_to_hasten_are_those_of_the_formula(options):
+def test_rounds_that_are_too_few_to_accelerate_are_those_of_the_formula(options):
     W = random_graph(np.random.default_rng(4), 60, 4)
     codes, shown = np.arange(60) % 3, np.arange(60) < 6
-    plain, hastened = (propagate(W, codes, shown, hasten=hasten, **options) for hasten in (False, True))
-    np.testing.assert_array_equal(plain.scores, hastened.scores)
-    assert plain.rounds == hastened.rounds == options["max_rounds"]
+    plain, accelerated = (propagate(W, codes, shown, accelerate=accelerate, **options) for accelerate in (False, True))
+    np.testing.assert_array_equal(plain.scores, accelerated.scores)
+    assert plain.rounds == accelerated.rounds == options["max_rounds"]
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_far_nodes_and_one_way_edges_are_not_hastened(symmetric):
+def test_far_nodes_and_one_way_edges_are_not_accelerated(symmetric):
     # At the far end of a chain scores are smaller than the tolerance, and still say which class is nearer.
     chain = sp.diags_array([np.full(119, 1.0 if symmetric else 0.5), np.ones(119)], offsets=[-1, 1], format="csr")
     codes, shown = np.arange(120) % 2, np.isin(np.arange(120), [0, 119])
-    plain, hastened = (propagate(chain, codes, shown, hasten=hasten) for hasten in (False, True))
-    np.testing.assert_array_equal(plain.scores, hastened.scores)
+    plain, accelerated = (propagate(chain, codes, shown, accelerate=accelerate) for accelerate in (False, True))
+    np.testing.assert_array_equal(plain.scores, accelerated.scores)
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-11])
-def test_hastened_rounds_keep_any_tolerance(tol):
+def test_accelerated_rounds_keep_any_tolerance(tol):
     # Single precision, in which the first of them are done, has no more than seven digits.
     W = random_graph(np.random.default_rng(5), 200, 8)
     codes = np.arange(200) % 19
     shown = reveal(codes, 2, seed=0)
-    hastened = propagate(W, codes, shown, tol=tol, hasten=True)
-    assert hastened.converged
-    assert np.abs(hastened.scores - dense_limit(W, codes, shown, 19)).max() < tol
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.integers(5, 90),
-    classes=st.integers(1, 19),
-    tol=st.sampled_from([0.0, 1e-6, 1e-3, 0.05]),
-    ties=st.booleans(),
-    rounds=st.sampled_from([2, 200]),
-)
-def test_classes_are_those_that_the_rounds_predict(seed, n, classes, tol, ties, rounds):
-    rng = np.random.default_rng(seed)
-    W = sp.csr_array(sp.block_diag([random_graph(rng, n, 3), random_graph(rng, 6, 2)]))
-    if ties:
-        W.data[:] = 1.0
-    codes = rng.integers(0, classes, n + 6)
-    shown = rng.random(n + 6) < 0.15
-    shown[0], shown[n:] = True, False
-    options = {"n_classes": classes, "tol": tol, "max_rounds": rounds}
-    expected = propagate(W, codes, shown, **options).predicted
-    np.testing.assert_array_equal(propagated_classes(W, codes, shown, **options), expected)
-
-
-def test_rounds_are_run_for_classes_in_doubt_alone(monkeypatch):
-    # Two labels at equal distance tie exactly; all other nodes are clear. The smaller class number wins.
-    edges = [(0, 2), (1, 2), (3, 4)]
-    W = sp.lil_array((5, 5))
-    for i, j in edges:
-        W[i, j] = W[j, i] = 1.0
-    codes, shown = np.array([17, 9, 0, 30, 0]), np.array([True, True, False, True, False])
-    asked = []
-    plain = propagation.propagate_strips
-
-    def counted(indptr, indices, data, alpha, source, *others):
-        asked.append(len(source))
-        return plain(indptr, indices, data, alpha, source, *others)
-
-    monkeypatch.setattr(propagation, "propagate_strips", counted)
-    np.testing.assert_array_equal(propagated_classes(W.tocsr(), codes, shown), [17, 9, 9, 30, 30])
-    assert asked == [4, 2]  # strips of eight classes: all four to begin with, then those of 9 and 17
+    accelerated = propagate(W, codes, shown, tol=tol, accelerate=True)
+    assert accelerated.converged
+    assert np.abs(accelerated.scores - dense_limit(W, codes, shown, 19)).max() < tol

@@ -75,7 +75,7 @@ def test_single_sample_classes_are_named():
     ("labels", "message"),
     [
         (None, "labels is None"),
-        ([0, 1], "3 wanted, got 2"),
+        ([0, 1], "expected 3, got 2"),
         ([0.5, 1, 2], "whole and finite"),
         ([np.nan, 1, 2], "whole and finite"),
         ([[0], [1], [2]], r"shape \(n,\)"),

@@ -9,9 +9,9 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
-from asbc.embeddings.encoders import read_checkpoint
+from asbc.embeddings import read_checkpoint
+from asbc.train.checkpoint import read_curve
 from asbc.train.command import CONF
-from asbc.train.curve import read_curve
 from tests.commands import Process
 
 from .small import ENCODERS, TINY, write_images

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from torch import nn
 
-from asbc.embeddings.encoders import read_checkpoint
+from asbc.configs import conf_dir
+from asbc.embeddings import read_checkpoint
 from asbc.train import run as runs
-from asbc.train.checkpoint import Checkpoints, latest
-from asbc.train.curve import read_curve
+from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve
 from asbc.train.method import Method
 from asbc.train.run import pretrain
 from tests.commands import Process
@@ -57,13 +60,13 @@ def test_stopped_in_mid_epoch_it_goes_on_as_if_nothing_had_happened(tmp_path, mo
         stop_at(patch, 8)  # of 10 steps; the last checkpoint is of step 6, the first of the second epoch
         with pytest.raises(Stopped):
             pretrain(config(parts, *small, encoder=name))
-    checkpoint = latest(parts / "run")
+    checkpoint = latest_checkpoint(parts / "run")
     assert checkpoint.name == f"{name}-arrays-ep=1.ckpt"
     assert torch.load(checkpoint, weights_only=True)["global_step"] == 6
     pretrain(config(parts, *small, encoder=name))
     assert [step for step, _ in curve(whole / "run")] == list(range(10))
     assert curve(parts / "run") == curve(whole / "run")  # to the last bit
-    ends = [torch.load(latest(folder / "run"), weights_only=True) for folder in (whole, parts)]
+    ends = [torch.load(latest_checkpoint(folder / "run"), weights_only=True) for folder in (whole, parts)]
     assert [end["global_step"] for end in ends] == [10, 10]
     a, b = (end["state_dict"] for end in ends)
     assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
@@ -97,12 +100,12 @@ def test_killed_in_mid_epoch(tmp_path):
     start = {"cwd": tmp_path, "env": environment}
     killed = Process("asbc.train.command", words, **start)
     assert killed.wait() == -signal.SIGKILL, killed.read()
-    assert (tmp_path / "died").exists() and torch.load(latest(tmp_path / "run"))["global_step"] == 3
+    assert (tmp_path / "died").exists() and torch.load(latest_checkpoint(tmp_path / "run"))["global_step"] == 3
     again = Process("asbc.train.command", words, **start)
     output, said = again.communicate()
     assert again.returncode == 0, said
-    assert "going on from run/mortal-arrays-ep=0.ckpt, step 3" in output
-    assert "epoch 2 of 2: loss" in output and "10 steps in all" in output
+    assert "resuming from run/mortal-arrays-ep=0.ckpt, step 3" in output
+    assert "epoch 2 of 2: loss" in output and "10 steps in total" in output
     assert [step for step, _ in curve(tmp_path / "run")] == list(range(10))
     pretrain(config(tmp_path, "encoder.method.hidden=8", "encoder.method.out=4", f"out={tmp_path}/whole"))
     assert curve(tmp_path / "run") == curve(tmp_path / "whole")
@@ -143,7 +146,7 @@ def test_two_devices_train_one_network(tmp_path):
     )
     output, said = run.communicate()
     assert run.returncode == 0, said
-    assert "epoch 2 of 2: loss" in output and "4 steps in all" in output  # of 2 x 8 images
+    assert "epoch 2 of 2: loss" in output and "4 steps in total" in output  # of 2 x 8 images
     assert [step for step, _ in curve(tmp_path / "run")] == list(range(4))
     assert [step for step, _ in curve(tmp_path / "run", "probe/loo")] == [1, 3]
     first, second = ((tmp_path / f"seen-{rank}.txt").read_text().split() for rank in (0, 1))
@@ -182,6 +185,21 @@ def test_solo_learn_could_read_it(trained):
     assert ours.image_size == (16, 16) and ours.architecture == "resnet18, CIFAR stem"
 
 
+def test_the_next_command_and_the_accuracies_are_shown(tmp_path, caplog):
+    caplog.set_level("INFO")
+    few = ["encoder.epochs=1", "probe.every_n_epochs=1", "probe.images=20"]
+    pretrain(config(tmp_path, *few, probe=True))
+    values = dict(curve(tmp_path / "run", "knn20"))
+    wanted = f"knn20 accuracy on held-out images: {values[0]:.3f} before training, {values[5]:.3f} after"
+    assert wanted in caplog.text
+    (line,) = [line for line in caplog.messages if line.startswith("next: asbc ")]
+    words = shlex.split(line.removeprefix("next: asbc "))
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        source = instantiate(compose("config", overrides=words).embedding)
+    source.cache, source.trainer = str(tmp_path / "cache"), {"accelerator": "cpu", "enable_progress_bar": False}
+    assert source.load().vectors.shape == (20, 16), "the held-out images, by the encoder that was trained"
+
+
 def test_probes_say_how_good_the_features_are(trained):
     names = {name for _, name, _ in read_curve(trained / "metrics.csv")}
     assert names == {"loss", "knn20", "probe/loo", "probe/dimension", "probe/effective_rank"}
@@ -193,17 +211,20 @@ def test_a_narrow_network_is_read_as_it_was_trained(tmp_path):
     pretrain(config(tmp_path, "encoder.backbone.padding=1", "encoder.epochs=1"))
     encoder = read_checkpoint(tmp_path / "run")
     assert encoder.architecture == "resnet10, CIFAR stem, width 2, padding 1"
-    state = torch.load(latest(tmp_path / "run"), weights_only=True)["state_dict"]
+    state = torch.load(latest_checkpoint(tmp_path / "run"), weights_only=True)["state_dict"]
     assert all(torch.equal(state[f"backbone.{key}"], value) for key, value in encoder.model.state_dict().items())
     assert encoder.model.conv1.padding == (1, 1) and encoder.model(torch.zeros(1, 3, 16, 16)).shape == (1, 16)
 
 
 def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
     pretrain(config(tmp_path, "encoder.epochs=1"))
-    before = (tmp_path / "run" / "metrics.csv").read_bytes(), latest(tmp_path / "run").stat().st_mtime_ns
+    before = (tmp_path / "run" / "metrics.csv").read_bytes(), latest_checkpoint(tmp_path / "run").stat().st_mtime_ns
     stop_at(monkeypatch, 5)
     pretrain(config(tmp_path, "encoder.epochs=1"))
-    assert before == ((tmp_path / "run" / "metrics.csv").read_bytes(), latest(tmp_path / "run").stat().st_mtime_ns)
+    assert before == (
+        (tmp_path / "run" / "metrics.csv").read_bytes(),
+        latest_checkpoint(tmp_path / "run").stat().st_mtime_ns,
+    )
 
 
 # ------------------------------------------------------------------------------------------ what goes wrong
@@ -213,13 +234,17 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
     ("encoder", "words", "said"),
     [
         ("simclr", ["encoder.batch_size=1"], r"encoder\.batch_size=1: the loss of SimCLR compares images"),
-        ("barlow", ["encoder.batch_size=1"], r"the loss of BarlowTwins compares images of a batch, 2 or more"),
+        (
+            "barlow",
+            ["encoder.batch_size=1"],
+            r"the loss of BarlowTwins .* needs at least 2",
+        ),
         ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size must be a whole number of at least 1; got 0"),
-        ("short/dino", ["encoder.batch_size=1"], r"the loss of DINO compares images of a batch, 2 or more"),
-        ("simclr", ["data.path=???"], r"data\.path: wanted for data=arrays, got none"),
-        ("simclr", ["encoder.batch_size=64"], r"64 images make a step, and there are 40"),
-        ("simclr", ["encoder.backbone.name=resnet12"], r"encoder\.backbone\.name=resnet12: wanted is one of resnet10,"),
-        ("simclr", ["encoder.backbone.width=0"], "width must be a whole number of channels"),
+        ("short/dino", ["encoder.batch_size=1"], r"the loss of DINO compares images of a batch and needs at least 2"),
+        ("simclr", ["data.path=???"], r"data\.path: needed for data=arrays, got none"),
+        ("simclr", ["encoder.batch_size=64"], r"a step needs 64 images, and there are 40"),
+        ("simclr", ["encoder.backbone.name=resnet12"], r"encoder\.backbone\.name=resnet12: expected one of resnet10,"),
+        ("simclr", ["encoder.backbone.width=0"], "width must be an integer between 1 and 4096"),
         ("simclr", ["data.path=/nowhere.npz"], r"/nowhere\.npz: no such file"),
     ],
 )
@@ -240,9 +265,9 @@ def test_two_runs_do_not_mix(tmp_path):
 
 def test_a_damaged_checkpoint_is_not_used(tmp_path):
     pretrain(config(tmp_path, "encoder.epochs=1"))
-    file = latest(tmp_path / "run")
+    file = latest_checkpoint(tmp_path / "run")
     file.write_bytes(file.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match=r"ep=1\.ckpt: damaged, or not a file of weights \(.*remove it to train anew"):
+    with pytest.raises(ValueError, match=r"ep=1\.ckpt: damaged, or not a file of weights \(.*remove it to train again"):
         pretrain(config(tmp_path, "encoder.epochs=1"))
 
 
@@ -284,7 +309,7 @@ def test_images_without_labels_need_no_probe(tmp_path):
     with np.load(tmp_path / "train.npz") as arrays:
         images = arrays["images"]
     np.savez(tmp_path / "train.npz", images=images)
-    with pytest.raises(ValueError, match=r"without labels: a probe needs them, probe\.enabled=false does without"):
+    with pytest.raises(ValueError, match=r"without labels: a probe needs them; set probe\.enabled=false"):
         pretrain(config(tmp_path, probe=True))
     pretrain(config(tmp_path))
     assert runs.solo_args(config(tmp_path))["asbc"]["image_size"] == 16

@@ -1,0 +1,101 @@
+"""Samples of real data that need no download: in the package, or in scikit-learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from asbc.embeddings.formats import npz_contents
+from asbc.embeddings.store import Embeddings
+from asbc.storage import DamagedFileError, check_file, file_inside, read_json
+
+DATA = Path(str(resources.files("asbc").joinpath("data")))
+CIFAR100_CARD = "cifar100.json"  # written by experiments/make_cifar100_sample.py
+
+
+@dataclass
+class Clinc100:
+    """3,000 sentences of CLINC150, 100 intents with 30 each, embedded by a MiniLM sentence encoder.
+
+    The vectors have 384 components and are not normalised. CLINC150 has the licence CC BY 3.0; see
+    ``asbc/data/clinc100.txt``.
+
+    See Also
+    --------
+    Digits : a smaller set, of images.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Clinc100
+    >>> Clinc100().load()
+    Embeddings('clinc100', encoder='minilm', 3000 x 384 float32, 100 classes)
+    """
+
+    def load(self) -> Embeddings:
+        """Read the sample."""
+        return _read(DATA / "clinc100.npz", "clinc100", "minilm")
+
+
+@dataclass
+class Digits:
+    """The 1,797 hand-written digits of scikit-learn: 64 grey values each.
+
+    See Also
+    --------
+    Clinc100 : sentences, embedded by a neural network.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Digits
+    >>> Digits().load().vectors.shape
+    (1797, 64)
+    """
+
+    def load(self) -> Embeddings:
+        """Read the sample."""
+        from sklearn.datasets import load_digits
+
+        vectors, labels = load_digits(return_X_y=True)
+        return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), "digits", "pixels")
+
+
+def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
+    """Return the vectors of a bundled sample (``embedding.source=sample``).
+
+    For CIFAR-100 these are 3,000 test images, 30 per class, from narrow ResNets that ``asbc-pretrain`` trained on one
+    core. They are not the paper's encoders; ``asbc/data/cifar100.txt`` is their model card.
+
+    Parameters
+    ----------
+    encoder : str
+        Such as ``"simclr"``.
+    dataset : str
+        Such as ``"cifar100"``.
+    split : str, default="test"
+        Only the test split is bundled.
+    """
+    own = {("minilm", "clinc100"): Clinc100, ("pixels", "digits"): Digits}
+    if (encoder, dataset) in own and split == "test":
+        return own[encoder, dataset]().load()
+    card = read_json(DATA / CIFAR100_CARD)["encoders"] if (DATA / CIFAR100_CARD).exists() else {}
+    if dataset != "cifar100" or split != "test" or encoder not in card:
+        cifar = f", {', '.join(card)} on cifar100" if card else ""
+        raise ValueError(
+            f"no sample of encoder={encoder!r}, dataset={dataset!r}, split={split!r} is bundled; "
+            f"there are minilm on clinc100, pixels on digits{cifar} (test split)"
+        )
+    path = file_inside(DATA, card[encoder]["file"])
+    try:
+        check_file(path, card[encoder]["crc32"])
+    except (DamagedFileError, FileNotFoundError) as error:
+        raise DamagedFileError(f"{str(error).rstrip('.')}; reinstall asbc to restore it.") from error
+    return _read(path, dataset, encoder)
+
+
+def _read(path: Path, name: str, encoder: str) -> Embeddings:
+    arrays = npz_contents(path, str(path))
+    vectors, labels = arrays.get("embeddings"), arrays.get("labels")
+    return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), name, encoder)

@@ -1,0 +1,459 @@
+"""Classifiers on a neighbourhood graph: label propagation and the vote of neighbours."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from asbc.bandwidth import Perplexity
+from asbc.builder import GraphBuilder
+from asbc.kernels.vote import class_weights
+from asbc.learn.labels import align_rows, decode_partial, encode_partial
+from asbc.learn.propagation import propagate
+from asbc.learn.source import limit_candidates, open_graph, open_rows, row_blocks
+from asbc.learn.vote import graph_vote
+from asbc.validation import as_vectors, real_array, row_index, true_or_false
+
+
+class UnreachedWarning(UserWarning):
+    """Some points have no labelled neighbour, directly or through other nodes.
+
+    See Also
+    --------
+    GraphClassifier, NeighborVote : issue it.
+
+    Examples
+    --------
+    >>> import warnings, asbc
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", asbc.UnreachedWarning)  # raise an error instead
+    """
+
+
+class UnseenClassWarning(UserWarning):
+    """The labels passed to ``score`` hold classes that fit never saw, which no prediction can match.
+
+    See Also
+    --------
+    GraphClassifier, NeighborVote : their ``score`` issues it.
+
+    Examples
+    --------
+    >>> import warnings, asbc
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", asbc.UnseenClassWarning)  # raise an error instead
+    """
+
+
+class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """Base of the classifiers: predicts new points from what their nearest fitted nodes know of the classes.
+
+    A subclass sets `classes_`, `class_prior_` and, unless new points cannot be classified, `builder_`.
+    """
+
+    builder: GraphBuilder | None
+    metric: str | None
+    builder_: GraphBuilder
+    classes_: NDArray[Any]
+    class_prior_: NDArray[np.float64]
+
+    @abstractmethod
+    def default_builder(self) -> GraphBuilder:
+        """Return the builder to use if none is given."""
+
+    @abstractmethod
+    def evidence(self) -> Any:
+        """Return the weight of each class at every fitted node: (n, c) array or sparse array."""
+
+    def fit_builder(self, vectors: NDArray[np.floating]) -> GraphBuilder:
+        """Fit a copy of `builder` to checked vectors; the default one uses fewer candidates if there are few nodes."""
+        if self.builder is None:
+            builder = self.default_builder().set_params(metric="cosine" if self.metric is None else self.metric)
+            return limit_candidates(builder, len(vectors)).fit(vectors)
+        if not isinstance(self.builder, GraphBuilder):
+            raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(self.builder).__name__}.")
+        if self.metric not in (None, self.builder.metric):
+            raise ValueError(f"metric={self.metric!r} differs from the builder's, {self.builder.metric!r}.")
+        return clone(self.builder).fit(vectors)
+
+    def encode(self, y: ArrayLike, n: int, index: Any = None) -> NDArray[np.int64]:
+        """Return the class codes of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label per node, "
+                "-1 or None where it is unknown."
+            )
+        codes, self.classes_ = encode_partial(_one_column(align_rows(y, index, "y")), n, name="y")
+        counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+        return codes
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability of each class for new points.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+
+        Returns
+        -------
+        (m, c) float64
+            Rows sum to 1; columns as in `classes_`. A point that no label reaches gets the share of each class among
+            the labelled nodes, with an :class:`UnreachedWarning`.
+        """
+        check_is_fitted(self, "classes_")
+        if not hasattr(self, "builder_"):
+            raise ValueError(
+                f"X cannot be classified: this {type(self).__name__} was fitted on a finished graph, which has no "
+                "vectors. Fit it on vectors, with builder= instead of graph=."
+            )
+        rows = self.builder_.transform(self.check_vectors(X, reset=False))
+        scores = rows @ self.evidence()
+        scores = scores.toarray() if sparse.issparse(scores) else scores
+        total = scores.sum(axis=1, keepdims=True)
+        lost = total[:, 0] <= 0
+        if lost.any():
+            warnings.warn(
+                f"{int(lost.sum())} of {len(lost)} points have no label in reach; they get the class prior.",
+                UnreachedWarning,
+                stacklevel=2,
+            )
+        scores = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0)
+        scores[lost] = self.class_prior_
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the most probable class of new points, (m,); ties go to the first in `classes_`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy on the labelled points.
+
+        A point of a class that fit never saw counts as wrong, with an :class:`UnseenClassWarning`.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+        y : (m,) array-like, of the same kind (numbers, strings or booleans) as the labels of fit
+        sample_weight : (m,) array-like, optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "classes_")
+        y = align_rows(y, row_index(X), "y")
+        codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")
+        if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
+            given, expected = ("strings" if c.dtype.kind in "US" else "numbers" for c in (classes, self.classes_))
+            raise ValueError(f"y must hold labels of the kind that fit saw, {expected}; got {given}.")
+        unknown = classes[~np.isin(classes, self.classes_)]
+        if len(unknown):
+            listed = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+            warnings.warn(
+                f"y holds {len(unknown)} class(es) that fit never saw: {listed}. Their points count as wrong; "
+                f"classes_ has {len(self.classes_)} classes.",
+                UnseenClassWarning,
+                stacklevel=2,
+            )
+        known = codes >= 0
+        hits = self.predict(X)[known] == classes[codes[known]]
+        return float(np.average(hits, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+
+    def check_vectors(self, X: ArrayLike | None, *, reset: bool) -> NDArray[np.floating]:
+        """Check X as scikit-learn does; `reset` stores its number and names of features."""
+        if isinstance(X, str | PathLike):
+            raise TypeError(
+                f"X must be vectors; got a path, {str(X)!r}. GraphClassifier(graph=...) takes a graph folder."
+            )
+        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
+            as_vectors(X)  # has a clearer message than scikit-learn
+        return validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+
+
+def _one_column(y: Any) -> Any:
+    """Return labels as scikit-learn does: a single column is accepted with a warning, numbers must be classes."""
+    if isinstance(y, list | tuple):
+        return y
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind in "fc" and not np.isnan(y).any():
+        check_classification_targets(y)
+    return y
+
+
+class NeighborVote(PointClassifier):
+    """Classify points by the weighted vote of their neighbours, and every fitted node by the vote of the others.
+
+    Parameters
+    ----------
+    builder : GraphBuilder or None, default=None
+        Finds and weights the neighbours; a copy of it is fitted. None uses ``GraphBuilder()``, whose NNK weights
+        vote best, with ``k_cand`` at most the number of other nodes.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric of the default builder; None is cosine.
+    symmetric : bool, default=False
+        Whether fitted nodes are predicted on the symmetrised graph, in which nodes also vote for those that have them
+        as neighbours. New points always use their own row.
+
+    Attributes
+    ----------
+    classes_ : (c,) array
+    loo_predictions_ : (n,) array
+        The class predicted by a node's neighbours, without its own label. A node without a labelled neighbour is
+        marked as unlabelled (-1, "" or None). A tie goes to the class of the nearest voter; on the symmetrised graph,
+        to the first in `classes_`.
+    loo_score_ : float
+        Leave-one-out accuracy on the labelled nodes.
+    class_prior_ : (c,) float64
+        Share of each class among the labelled nodes.
+    builder_ : GraphBuilder
+        The fitted builder.
+
+    See Also
+    --------
+    GraphClassifier : propagates labels beyond direct neighbours; the better choice if few nodes are labelled.
+    find_label_issues : uses the same votes to check the labels.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(8, 1, (50, 2))])
+    >>> vote = asbc.NeighborVote(metric="euclidean").fit(X, np.repeat(["cat", "dog"], 50))
+    >>> vote.loo_score_
+    1.0
+    >>> vote.predict([[7.0, 9.0]])
+    array(['dog'], dtype='<U3')
+    """
+
+    def __init__(self, builder: GraphBuilder | None = None, *, metric: str | None = None, symmetric: bool = False):
+        self.builder = builder
+        self.metric = metric
+        self.symmetric = symmetric
+
+    def default_builder(self) -> GraphBuilder:
+        return GraphBuilder()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> NeighborVote:
+        """Store the labels of the rows of X, and predict each from the others.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : (n,) array-like of integers, strings or booleans
+            -1, None, NaN or "" where a node is unlabelled; such nodes do not vote. A pandas Series is aligned with the
+            index of X.
+
+        Returns
+        -------
+        self
+        """
+        true_or_false(self.symmetric, "symmetric")
+        if self.symmetric and isinstance(self.builder, GraphBuilder) and self.builder.symmetrize is None:
+            raise ValueError("symmetric=True needs a builder that symmetrises; this one has symmetrize=None.")
+        vectors = self.check_vectors(X, reset=True)
+        codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
+        self.builder_ = self.fit_builder(vectors)
+        if self.symmetric:
+            winner = graph_vote(self.builder_.graph_, codes)
+        else:
+            winner = np.empty(len(codes), dtype=np.int64)
+            for block in row_blocks(*open_rows(self.builder_)):
+                winner[block.nodes] = class_weights(block.indices, block.weights, codes, codes[block.nodes])[2]
+        labeled = codes >= 0
+        self.loo_predictions_ = decode_partial(winner, self.classes_)
+        self.loo_score_ = float((winner[labeled] == codes[labeled]).mean())
+        nodes = np.flatnonzero(labeled)
+        self._votes = sparse.csr_array(
+            (np.ones(len(nodes)), (nodes, codes[nodes])), shape=(len(codes), len(self.classes_))
+        )
+        return self
+
+    def evidence(self) -> sparse.csr_array:
+        return self._votes
+
+
+class GraphClassifier(PointClassifier):
+    """Classify nodes and new points from a few labels, by label propagation on a neighbourhood graph.
+
+    Every node repeatedly takes the weighted mean of its neighbours' scores, while labelled nodes keep theirs:
+    ``F <- alpha P F + (1 - alpha) Y``, where P has the rows of the graph normalised to sum 1. A new point takes the
+    weighted mean of the final scores of its nearest nodes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder or None, default=None
+        Builds the graph; a copy of it is fitted. None uses ``GraphBuilder("gaussian", Perplexity(),
+        symmetrize="mean")``, which propagates labels best, with ``k_cand`` at most the number of other nodes.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric of the default builder; None is cosine.
+    alpha : float in (0, 1), default=0.95
+        Share of a node's score that comes from its neighbours; smaller values keep labels closer to their origin.
+    max_rounds : int, default=200
+        Largest number of rounds. If they suffice for the tolerance, conjugate gradients reach it in fewer.
+    tol : float, default=1e-6
+        Stop when no score is further than this from its limit.
+    class_prior : {"uniform", "labels"}, (c,) array-like or None, default="uniform"
+        Expected share of each class. The scores of every class are scaled by it over the class's share of the scores of
+        unlabelled nodes (class mass normalisation). "labels" is the share among the labelled nodes; an array has the
+        order of `classes_`. None does not scale; use it if the sizes of the classes differ by a factor of 5 or more and
+        are unknown.
+    graph : path of a graph folder, (n, n) sparse matrix or None, default=None
+        An existing graph, instead of `builder`. Then `fit` ignores X, which may be None, and new points cannot be
+        classified.
+
+    Attributes
+    ----------
+    classes_ : (c,) array
+    transduction_ : (n,) array
+        The class of every fitted node: its label if it has one. A node that no label reaches is marked as unlabelled:
+        -1, "" or, among booleans, None.
+    label_distributions_ : (n, c) float64
+        Probability of each class at every fitted node; zeros where no label arrives.
+    reach_ : (n,) float64
+        Sum of a node's scores: how much of all labels arrives there.
+    class_prior_ : (c,) float64
+        The class prior; with None, the share of each class among the labelled nodes.
+    builder_ : GraphBuilder
+        The fitted builder; absent if `graph` was given.
+    n_rounds_ : int
+
+    See Also
+    --------
+    NeighborVote : uses direct neighbours only; the better choice if most nodes are labelled.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(8, 1, (50, 2))])
+    >>> y = np.full(100, -1)
+    >>> y[[3, 60]] = 0, 1
+    >>> classifier = asbc.GraphClassifier(metric="euclidean").fit(X, y)
+    >>> bool((classifier.transduction_[:50] == 0).all()), bool((classifier.transduction_[50:] == 1).all())
+    (True, True)
+    >>> classifier.predict([[7.0, 9.0]])
+    array([1])
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder | None = None,
+        *,
+        metric: str | None = None,
+        alpha: float = 0.95,
+        max_rounds: int = 200,
+        tol: float = 1e-6,
+        class_prior: str | ArrayLike | None = "uniform",
+        graph: Any = None,
+    ):
+        self.builder = builder
+        self.metric = metric
+        self.alpha = alpha
+        self.max_rounds = max_rounds
+        self.tol = tol
+        self.class_prior = class_prior
+        self.graph = graph
+
+    def default_builder(self) -> GraphBuilder:
+        return GraphBuilder("gaussian", Perplexity(), symmetrize="mean")
+
+    def fit(self, X: ArrayLike | None, y: ArrayLike) -> GraphClassifier:
+        """Propagate the labels `y` over the graph of the rows of X.
+
+        Parameters
+        ----------
+        X : (n, d) array-like; ignored if `graph` is given
+        y : (n,) array-like of integers, strings or booleans
+            -1, None, NaN or "" where a node is unlabelled. A pandas Series is aligned with the index of X.
+
+        Returns
+        -------
+        self
+        """
+        if self.graph is None:
+            vectors = self.check_vectors(X, reset=True)
+            codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
+            self.builder_ = self.fit_builder(vectors)
+            graph = self.builder_.graph_
+        else:
+            if self.builder is not None:
+                raise ValueError("builder and graph were both given; pass one of them.")
+            self.__dict__.pop("builder_", None)  # of an earlier fit
+            graph = open_graph(self.graph)
+            codes = self.encode(y, graph.shape[0])
+        if self.class_prior is not None:
+            self.class_prior_ = self._check_prior()
+        result = propagate(
+            graph,
+            codes,
+            codes >= 0,
+            n_classes=len(self.classes_),
+            alpha=self.alpha,
+            max_rounds=self.max_rounds,
+            tol=self.tol,
+            accelerate=True,
+        )
+        if not result.converged and self.tol > 0:
+            warnings.warn(
+                f"max_rounds={self.max_rounds} were not enough to reach tol={self.tol:g}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        scores = result.scores
+        self.n_rounds_ = result.rounds
+        if self.class_prior is not None:
+            scores = scores * self._class_factors(scores, codes)
+        self.reach_ = scores.sum(axis=1)
+        reached = self.reach_[:, None] > 0
+        self.label_distributions_ = np.divide(scores, self.reach_[:, None], out=np.zeros_like(scores), where=reached)
+        best = np.where(reached[:, 0], self.label_distributions_.argmax(axis=1), -1)
+        lost = int((best < 0).sum())
+        if lost:
+            warnings.warn(
+                f"{lost} of {len(best)} nodes are reached by no label and stay unlabelled in transduction_.",
+                UnreachedWarning,
+                stacklevel=2,
+            )
+        self.transduction_ = decode_partial(best, self.classes_)
+        return self
+
+    def evidence(self) -> Any:
+        # Not weighted by reach: on two real sets, nodes far from any label were as informative as others.
+        return self.label_distributions_
+
+    def _check_prior(self) -> NDArray[np.float64]:
+        """Return the class prior as an array that sums to 1."""
+        c = len(self.classes_)
+        if isinstance(self.class_prior, str):
+            if self.class_prior not in ("labels", "uniform"):
+                raise ValueError(
+                    f"class_prior must be 'labels', 'uniform', an array or None; got {self.class_prior!r}."
+                )
+            return np.full(c, 1 / c) if self.class_prior == "uniform" else self.class_prior_
+        prior = real_array(self.class_prior, "class_prior")
+        if prior.shape != (c,) or not np.isfinite(prior).all() or (prior <= 0).any():
+            raise ValueError(
+                f"class_prior must have {c} positive numbers, one per class in classes_; got {self.class_prior!r}."
+            )
+        return prior / prior.sum()
+
+    def _class_factors(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each class's prior over its share of the scores of unlabelled nodes."""
+        unlabeled = scores[codes < 0]
+        total = unlabeled.sum(axis=1, keepdims=True)
+        mass = np.divide(unlabeled, total, out=np.zeros_like(unlabeled), where=total > 0).sum(axis=0)
+        if not mass.any():
+            return np.ones(len(mass))
+        return np.divide(self.class_prior_, mass / mass.sum(), out=np.ones_like(mass), where=mass > 0)

@@ -1,0 +1,207 @@
+"""Runs that another version finished are named when they are skipped, and done again when that is asked for."""
+
+import os
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from omegaconf import OmegaConf
+
+import asbc
+from asbc.runs import command
+from asbc.runs.headline import headline, remarks
+from asbc.runs.results import read_status
+from asbc.runs.sealed import write_note
+from asbc.runs.summary import SweepSummary, job_notes, show_run, show_sweep, skipped_because
+
+TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
+
+
+def call(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["asbc", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    return stopped.value.code
+
+
+def finished_by(folder, version):
+    """As if another version had finished the run."""
+    write_note(folder / "status.json", read_status(folder) | {"version": version})
+
+
+def said(capsys):
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_of_another_version_says_so_when_it_is_skipped(tmp_path, monkeypatch, capsys):
+    arguments = [f"out={tmp_path}", *TINY]
+    assert call(monkeypatch, *arguments) == 0 and "finished before" not in said(capsys)
+    (folder,) = [path.parent for path in tmp_path.glob("runs/*/status.json")]
+    assert read_status(folder)["version"] == asbc.__version__
+    assert call(monkeypatch, *arguments) == 0
+    assert "finished before; rerun=true does it again" in said(capsys)
+
+    finished_by(folder, "0.0.7")
+    rows = (folder / "results.parquet").read_bytes()
+    assert call(monkeypatch, *arguments) == 0
+    assert f"finished before by asbc 0.0.7 (this is {asbc.__version__}); rerun=true does it again" in said(capsys)
+    assert (folder / "results.parquet").read_bytes() == rows and read_status(folder)["version"] == "0.0.7"
+
+    assert call(monkeypatch, *arguments, "rerun=true") == 0
+    assert "finished before" not in said(capsys)
+    assert read_status(folder)["version"] == asbc.__version__
+    assert read_status(folder.with_name(f"{folder.name}.replaced-1"))["version"] == "0.0.7"
+
+
+def test_a_sweep_says_which_of_its_runs_another_version_finished(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    arguments = ["-m", "seed=1,2", f"out={tmp_path}", *TINY]
+    assert call(monkeypatch, *arguments) == 0
+    capsys.readouterr()
+    first, second = sorted(path.parent for path in tmp_path.glob("runs/*/status.json"))
+    finished_by(first, "0.0.7")
+    assert call(monkeypatch, *arguments) == 0
+    text = said(capsys)
+    assert text.count("skipped (asbc 0.0.7)") == 1 and text.count("skipped") == 2
+    assert f"1 of 2 were finished before by asbc 0.0.7 (this is {asbc.__version__}); rerun=true does them again" in text
+
+    assert call(monkeypatch, *arguments, "rerun=true") == 0
+    assert "skipped" not in said(capsys)
+    assert {read_status(folder)["version"] for folder in (first, second)} == {asbc.__version__}
+    assert call(monkeypatch, *arguments) == 0
+    assert "finished before by" not in said(capsys)
+
+
+def test_a_version_that_left_no_number_is_another_one_too():
+    assert skipped_because("unknown") == (
+        f"finished before by asbc unknown (this is {asbc.__version__}); rerun=true does it again"
+    )
+
+
+def test_a_failed_job_of_a_sweep_has_no_version(tmp_path, capsys):
+    note = {"overrides": ["k_cand=3000"], "state": "failed", "error": "ValueError: too many"}
+    assert show_sweep([note], tmp_path) == 1
+    assert "1 of 1 failed" in capsys.readouterr().out
+
+
+def test_brackets_in_names_are_no_markup_and_failures_count(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    names = f"embedding.path='{tmp_path}/no[/x].npy','{tmp_path}/nor[/x].npy'"
+    assert call(monkeypatch, "-m", "embedding=files", names, f"out={tmp_path}", *TINY) == 1
+    text = said(capsys)
+    assert "2 of 2 failed" in text and "│ embedding.path=" in text and "no[/x].npy: no such file" in text
+
+
+def test_brackets_of_overrides_are_shown(tmp_path, capsys):
+    notes = [{"overrides": [word], "state": "interrupted"} for word in ("method=[knn]", "method=[nnk_sigma]")]
+    show_sweep(notes, tmp_path / "[bold]")
+    assert "method=[knn]" in (text := capsys.readouterr().out) and "sweep [bold]" in text
+
+
+def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeypatch):
+    for number in range(3):
+        write_note(tmp_path / str(number) / "job.json", {"overrides": [f"seed={number}"], "state": "interrupted"})
+    (tmp_path / "1" / "job.json").unlink()
+    path = tmp_path / "2" / "job.json"
+    path.write_text(path.read_text().replace("interrupted", "finished"))
+    notes = job_notes(tmp_path)
+    assert [note["state"] for note in notes] == ["interrupted", "failed", "failed"]
+    assert "left no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
+    # Counted even where nothing can be printed.
+    monkeypatch.setattr("asbc.runs.summary.show_sweep", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        SweepSummary().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
+    assert SweepSummary.failed == 2
+    SweepSummary.failed = 0
+
+
+def test_half_written_notes_of_killed_jobs_are_swept_after_a_day(tmp_path):
+    old, new = (tmp_path / "jobs" / name / f".job.json.{'a' * 32}" for name in ("old", "new"))
+    for path in (old, new):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    os.utime(old, (0, 0))
+    SweepSummary().on_run_start(OmegaConf.create({"out": str(tmp_path)}))
+    assert new.exists() and not old.exists()
+
+
+def row(metric, value, samples=20, level=20, trial=0, **more):
+    fixed = {
+        "experiment": "x",
+        "dataset": "d",
+        "encoder": "e",
+        "method": "knn",
+        "seconds": 0.1,
+        "nodes": 40,
+        "classes": 2,
+    }
+    parts = {"samples": samples, "level": level, "trial": trial, "unlabelled": 3, "short_classes": 1}
+    return {**fixed, **parts, "metric": metric, "value": value, **more}
+
+
+def test_a_headline_is_of_one_level_and_of_what_was_chosen():
+    """No average over levels, bandwidths, targets or numbers of labels."""
+    table = pd.DataFrame(
+        [row("loo", 0.2, samples=5, level=5), row("loo", 0.8), row("loo", 0.6, trial=1)]
+        + [row("loo_balanced", 0.5), row("lp", 0.3, level=1), row("lp", 0.4, level=2), row("lp", 0.9, level=5)]
+        + [row("rank_median", 30.0, scale=0.05), row("rank_median", 6.0), row("chosen_rank_median", 6.5)]
+        + [row("spearman", 0.7, target="mst", estimator="mst"), row("spearman", 0.1, target="two_nn", estimator="mst")]
+        + [row("components", 3.0)]
+    )
+    shown = {" ".join(title.split()): value for title, value in headline(table).loc["knn"].items()}
+    assert shown == pytest.approx(
+        {"loo": 0.7, "loo balanced": 0.5, "lp 1 label": 0.3, "lp 5 labels": 0.9, "Spearman: rank and mst": 0.7}
+        | {"rank at the chosen sigma": 6.5, "pieces": 3.0, "median rank": 6.0, "seconds": 0.1}
+    )
+    said = remarks(table)
+    assert said.startswith("mean of 2 trials with 20 per class; 40 nodes in 2 classes; 1 class has fewer")
+    everything = pd.concat([table, pd.DataFrame([row("loo", 0.9, samples=0, level=0)])])
+    assert headline(everything)["loo"].tolist() == [0.9] and "with all nodes" in remarks(everything)
+
+
+def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_path, monkeypatch, capfd):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
+    data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
+    assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELED
+    assert "left out, since x has no labels: loo; what needs no labels: experiment=regimes" in capfd.readouterr().out
+    with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
+    assert call(monkeypatch, "experiment=regimes,loo", *with_sigma) == 0
+    assert "Left out, since they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
+
+
+def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
+    assert call(monkeypatch, "bandwidth.gama=1", f"out={tmp_path}") == 1
+    assert "there is no setting bandwidth.gama; did you mean bandwidth.gamma?" in capsys.readouterr().err
+
+
+def test_a_sweep_says_where_its_rows_are_and_has_no_empty_column(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
+    data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", *TINY]
+    assert call(monkeypatch, "-m", "k_cand=10,12", "evaluate=[health]", *data) == 0
+    text = said(capsys)
+    assert "k_cand=12" in text and "best method" not in text and f"rows: {tmp_path / 'out' / 'runs'}" in text
+
+
+def test_seconds_get_no_table_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = pd.DataFrame(
+        [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("components", "isolated", "degree_median")]
+        + [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("rank_median", "dimension_median")]
+    )
+    show_run(table, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count("knn_sigma_alpha") == 1 and "dimension" in printed
+
+
+def test_a_summary_is_readable_on_a_narrow_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    methods = ["dimension_matching_gaussian", "nnk"]
+    metrics = ["loo", "loo_balanced", "nmi", "ari", "noise_near", "noise_uniform", "regret"]
+    facts = {"experiment": "wide", "dataset": "d", "encoder": "e", "samples": 5, "level": 5, "trial": 0, "seconds": 1.0}
+    rows = [{**facts, "method": m, "metric": n, "value": 0.1 + i} for m in methods for i, n in enumerate(metrics)]
+    show_run(pd.DataFrame(rows), tmp_path)
+    printed = capsys.readouterr().out
+    assert "…" not in printed and printed.count("dimension_matching_gaussian") == 2
+    assert all(f"{0.1 + i:.4f}" in printed for i in range(len(metrics)))
