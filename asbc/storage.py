@@ -382,7 +382,8 @@ def folder_lock(folder: Path, name: str = ".lock", *, timeout: float = 0.0) -> I
         If another process holds the lock. The message names that process.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock, owner = FileLock(folder / name), folder / f"{name}.owner"
+    # Mode 666: the lock file is empty, and other users of a shared folder must be able to lock it, too.
+    lock, owner = FileLock(folder / name, mode=0o666), folder / f"{name}.owner"
     try:
         lock.acquire(timeout=timeout)
     except Timeout:

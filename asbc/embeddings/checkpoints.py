@@ -137,12 +137,13 @@ def read_checkpoint(
             )
         padding = 2
     try:
-        model = (
-            resnet(name, padding if cifar_stem else None, **args["kwargs"])
-            if name.startswith("resnet")
-            else _vit(name, args["method"], args["kwargs"], state)
-        )
-    except (TypeError, ValueError, RuntimeError) as error:
+        with torch.device("meta"):  # allocates nothing, whatever sizes args.json asks for
+            model = (
+                resnet(name, padding if cifar_stem else None, **args["kwargs"])
+                if name.startswith("resnet")
+                else _vit(name, args["method"], args["kwargs"], state)
+            )
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise ValueError(
             f"{args_file or file}: {name} does not take the arguments {args['kwargs']} ({error})"
         ) from error
@@ -388,6 +389,8 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
             return load_file(file)
         if zipfile.is_zipfile(file):  # torch does not compare the checksums in the archive
             with zipfile.ZipFile(file) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise ValueError("its archive is compressed, which torch.save never does")
                 damaged = archive.testzip()
             if damaged is not None:
                 raise ValueError(f"the checksum of {damaged} differs")
@@ -497,7 +500,10 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> N
     listed = [f"{len(names)} {kind}: {shorten_all(names, 5)}" for kind, names in problems.items() if names]
     if listed:
         raise ValueError(f"{what}: the weights do not fit. {'; '.join(listed)}")
-    model.load_state_dict(state)
+    for name, value in state.items():
+        if value.untyped_storage().nbytes() < value.numel() * value.element_size():
+            raise ValueError(f"{what}: {shorten(name)} declares more numbers than the file holds")
+    model.load_state_dict({name: value.to(expected[name].dtype) for name, value in state.items()}, assign=True)
 
 
 def shorten(name: str, most: int = 100) -> str:

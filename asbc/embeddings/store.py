@@ -28,6 +28,7 @@ from asbc.storage import (
     check_file,
     explain_write_error,
     file_checksum,
+    file_inside,
     open_array,
     read_json,
     remove_temporary_files,
@@ -218,17 +219,24 @@ def read_entry_manifest(folder: Path) -> dict[str, Any]:
 def read_entry(folder: Path) -> Embeddings:
     """Return the embeddings of a finished entry, vectors memory-mapped, after comparing the checksums."""
     manifest = read_entry_manifest(folder)
-    names = ["vectors.npy", *(["labels.npy"] if "labels.npy" in manifest["checksums"] else [])]
-    arrays = []
-    for name in names:
-        shape = tuple(manifest["shape"]) if name == "vectors.npy" else (manifest["shape"][0],)
-        try:
-            check_file(folder / name, manifest["checksums"][name])
-            arrays.append(open_array(folder / name, manifest["dtype"] if name == "vectors.npy" else np.int64, shape))
-        except (DamagedFileError, FileNotFoundError) as error:
-            raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
-    labels = arrays[1] if len(arrays) > 1 else None
-    return Embeddings(arrays[0], labels, manifest["dataset"], manifest["encoder"], manifest["fingerprint"])
+    labels = None
+    try:
+        n, d = manifest["shape"]
+        vectors = _open_checked(folder, "vectors.npy", manifest, manifest["dtype"], (n, d))
+        if "labels.npy" in manifest["checksums"]:
+            labels = _open_checked(folder, "labels.npy", manifest, np.int64, (n,))
+        names = [str(manifest[key]) for key in ("dataset", "encoder", "fingerprint")]
+    except (DamagedFileError, FileNotFoundError) as error:
+        raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DamagedFileError(f"{folder / 'manifest.json'}: damaged ({error}). Remove it and embed again.") from error
+    return Embeddings(vectors, labels, *names)
+
+
+def _open_checked(folder: Path, name: str, manifest: Mapping[str, Any], dtype: Any, shape: tuple[int, ...]) -> NDArray:
+    path = file_inside(folder, name)
+    check_file(path, manifest["checksums"][name])
+    return open_array(path, dtype, shape)
 
 
 class Draft:
