@@ -33,7 +33,7 @@ def without(packages, code, *arguments, cwd):
         ("run", 'asbc: this command needs hydra: pip install "asbc[experiments]"'),
         ("report", 'asbc-report: this command needs pandas: pip install "asbc[experiments]"'),
         ("explore", 'asbc-explore: this command needs pandas: pip install "asbc[explore]"'),
-        ("embed", 'asbc-embed: this command needs platformdirs: pip install "asbc[embed]"'),
+        ("embed", 'asbc-embed: this command needs hydra: pip install "asbc[embed]"'),
         ("upload", 'asbc-upload: this command needs wandb: pip install "asbc[wandb]"'),
     ],
 )

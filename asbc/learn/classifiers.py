@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from asbc.bandwidth import Perplexity
 from asbc.builder import GraphBuilder
@@ -22,7 +22,7 @@ from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
 from asbc.learn.source import limit_candidates, open_graph, open_rows, row_blocks
 from asbc.learn.vote import graph_vote
-from asbc.validation import as_vectors, real_array, row_index, true_or_false
+from asbc.validation import as_vectors, estimator_vectors, real_array, row_index, true_or_false
 
 
 class UnreachedWarning(UserWarning):
@@ -179,7 +179,7 @@ class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
             as_vectors(X)  # has a clearer message than scikit-learn
-        return validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=reset)
+        return estimator_vectors(self, X, reset=reset)
 
 
 def _one_column(y: Any) -> Any:
