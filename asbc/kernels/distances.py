@@ -35,16 +35,6 @@ def pair_count(k: int) -> int:
 
 
 @njit(inline="always")
-def _squared_distance(x, y, width):
-    """Squared distance of two flat arrays whose length `width` is a multiple of LANES."""
-    total = splat(0.0)
-    for t in range(0, width, LANES):
-        difference = load(x, t) - load(y, t)
-        total = total + difference * difference
-    return lane_sum(total)
-
-
-@njit(inline="always")
 def _six_distances(buffer, upper, left, width, sums):
     """Add the squared distances of three rows and two others, each `width` numbers long, to `sums` (3, 2).
 
@@ -206,27 +196,4 @@ def listed_distances(X, Q, candidates, order=None):
     out = np.empty(candidates.shape)
     order = np.arange(len(candidates)) if order is None else order
     run_ranges(_listed, len(candidates), X, Q, candidates, order, out)
-    return out
-
-
-@kernel
-def _all(first, last, X, q, width, out):
-    d = X.shape[1]
-    x = np.zeros(width)
-    y = np.zeros(width)
-    for t in range(d):
-        x[t] = q[t]
-    for i in range(first, last):
-        for t in range(d):
-            y[t] = X[i, t]
-        out[i] = _squared_distance(x, y, width)
-
-
-def all_distances(X, q):
-    """Return the squared distances (n,) from one query ``q`` (d,) to every row of ``X`` (n, d).
-
-    The result has the same bits as that of :func:`listed_distances`.
-    """
-    out = np.empty(len(X))
-    run_ranges(_all, len(X), X, q, padded(X.shape[1]), out)
     return out

@@ -79,10 +79,7 @@ def _address(context, builder, array_type, array, offset, kind):
     return builder.bitcast(builder.gep(data, [offset]), kind.as_pointer())
 
 
-@intrinsic
-def load(typingctx, array, offset):
-    """Load ``array[offset : offset + LANES]``; SINGLES numbers from a float32 array."""
-    kind = singles_type if array.dtype == types.float32 else lanes_type
+def _define_load(kind: LanesType, array, offset):
     _check_flat(array, kind.number)
 
     def codegen(context, builder, signature, args):
@@ -93,14 +90,15 @@ def load(typingctx, array, offset):
 
 
 @intrinsic
+def load(typingctx, array, offset):
+    """Load ``array[offset : offset + LANES]``; SINGLES numbers from a float32 array."""
+    return _define_load(singles_type if array.dtype == types.float32 else lanes_type, array, offset)
+
+
+@intrinsic
 def load_half(typingctx, array, offset):
     """Load ``array[offset : offset + HALF]``."""
-    _check_flat(array, types.float64)
-
-    def codegen(context, builder, signature, args):
-        return builder.load(_address(context, builder, signature.args[0], *args, kind=_HALVES), align=8)
-
-    return half_type(array, types.intp), codegen
+    return _define_load(half_type, array, offset)
 
 
 def row_address(context, builder, matrix_type, matrix, row, column):
@@ -169,11 +167,7 @@ def prefetch(typingctx, array, row, column):
     return types.void(array, types.intp, types.intp), codegen
 
 
-@intrinsic
-def splat(typingctx, value):
-    """The same number in every lane; SINGLES lanes for a float32."""
-    kind = singles_type if value == types.float32 else lanes_type
-
+def _define_splat(kind: LanesType):
     def codegen(context, builder, signature, args):
         return broadcast(builder, kind.vector, args[0])
 
@@ -181,40 +175,43 @@ def splat(typingctx, value):
 
 
 @intrinsic
+def splat(typingctx, value):
+    """The same number in every lane; SINGLES lanes for a float32."""
+    return _define_splat(singles_type if value == types.float32 else lanes_type)
+
+
+@intrinsic
 def splat_half(typingctx, value):
     """The same number in HALF lanes."""
+    return _define_splat(half_type)
+
+
+def _reduce_lanes(combine):
+    """Lower a reduction over lanes, pairwise in a fixed order."""
 
     def codegen(context, builder, signature, args):
-        return broadcast(builder, _HALVES, args[0])
+        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
+        while len(parts) > 1:
+            parts = [combine(builder, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
 
-    return half_type(types.float64), codegen
+    return codegen
 
 
 @intrinsic
 def lane_sum(typingctx, value):
     """The sum over lanes in a fixed order; the sum of eight is the sum of the two halves' sums."""
-
-    def codegen(context, builder, signature, args):
-        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
-        while len(parts) > 1:
-            parts = [builder.fadd(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        return parts[0]
-
-    return types.float64(value), codegen
+    return types.float64(value), _reduce_lanes(lambda builder, a, b: builder.fadd(a, b))
 
 
 @intrinsic
 def lane_min(typingctx, value):
     """The least of the lanes."""
+    return types.float64(value), _reduce_lanes(_smaller)
 
-    def codegen(context, builder, signature, args):
-        parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(args[0].type.count)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [builder.select(builder.fcmp_ordered("<", b, a), b, a) for a, b in pairs]
-        return parts[0]
 
-    return types.float64(value), codegen
+def _smaller(builder, a, b):
+    return builder.select(builder.fcmp_ordered("<", b, a), b, a)
 
 
 @intrinsic
@@ -283,10 +280,7 @@ def gather(typingctx, array, starts, offsets, place):
 def smaller(typingctx, value, other):
     """The smaller of the two, lane by lane."""
 
-    def codegen(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered("<", args[1], args[0]), args[1], args[0])
-
-    return value(value, other), codegen
+    return value(value, other), lambda context, builder, signature, args: _smaller(builder, *args)
 
 
 @intrinsic

@@ -12,14 +12,13 @@ pairs that may be near according to this bound are the rows themselves multiplie
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 
-from asbc.kernels.distances import all_distances, listed_distances
+from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import COMPARED, keep_nearest, shift_rows, sort_candidates
 from asbc.kernels.threads import one_blas_thread, run_products, run_ranges
 from asbc.neighbors.types import Neighbors
@@ -36,6 +35,7 @@ EVEN = 4.0
 CENTERED_ROWS = 4096  # rows, about, whose mean is the origin
 SORTED_ROWS = 8192  # rows whose candidates are compared in double precision together
 MIN_SINGLE, MAX_SINGLE = 1e-37, 1e37  # rows that spread within these limits are shifted and scaled in single precision
+MAX_COMPARED = 2**22  # distances of rows that are compared with all rows together: 32 MB
 TILE = 512  # the largest number of rows and columns of a tile: one megabyte of products, which stays in a core's cache
 TILE_ROWS = 65536  # rows of X that are searched together if X, on disk, does not fit into memory
 GROUPED_ROWS = 2048  # sort rows by cluster first if there are at least this many
@@ -45,7 +45,6 @@ SUBSPACE_ROUNDS = 3  # of the power iteration
 MIN_PRODUCTS = 2e10  # multiplications of the full products, below which outlines are not tried
 DIRECTION_ROWS = 2048  # rows that the directions are computed from
 TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every length
-TRIED_COLUMNS = 4096  # rows that are compared with the tried rows in one task
 # The cost of the product of a single pair of rows, if a product of the same length in a matrix product costs 1: about
 # 6, times the pairs that are near only to the nearest rows so far, or only to one of the two rows.
 PAIR_COST = 16.0
@@ -88,13 +87,16 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     open_rows = np.arange(len(Q))
     for dtype, many in ((np.float32, False), (np.float32, True), (np.float64, False)):
         open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances)
-    for row in open_rows:  # more rows are equally far than there are candidates: compare with every row
-        squared = all_distances(X, Q[row])
+    step = max(1, MAX_COMPARED // len(X))
+    for start in range(
+        0, len(open_rows), step
+    ):  # ties exceed the candidates: compare with all rows
+        rows = open_rows[start : start + step]
+        squared = listed_distances(X, np.ascontiguousarray(Q[rows]), np.tile(np.arange(len(X)), (len(rows), 1)))
         if queries is None:
-            squared[row] = np.inf
-        chosen = np.lexsort((np.arange(len(X)), squared))[:k]
-        indices[row] = chosen
-        distances[row] = np.sqrt(squared[chosen])
+            squared[np.arange(len(rows)), rows] = np.inf
+        indices[rows] = np.argsort(squared, axis=1, kind="stable")[:, :k]
+        distances[rows] = np.sqrt(np.take_along_axis(squared, indices[rows], axis=1))
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
@@ -110,11 +112,11 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distan
     few, some = (MANY_SPARE if many else min(spare, wanted // 2 + 4) for spare in (FEW_SPARE, SOME_SPARE))
     if drop_self and len(rows) == n:
         order = _group_rows(X, center, scale)
-        columns = Shifted.of(X, center, scale, dtype, order)
-        lengths = np.sqrt(2.0 * columns.half[:n].astype(np.float64))
+        vectors, half = _shifted(X, center, scale, dtype, order)
+        lengths = np.sqrt(2.0 * half[:n].astype(np.float64))
         largest = lengths.max()
         kept = min(wanted + (few if largest <= EVEN * lengths.mean() else some), n)
-        values, ids = nearest_among(columns, kept)
+        values, ids = _nearest_among(n, vectors, half, kept)
         if order is not None:
             back = np.argsort(order)
             values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
@@ -129,9 +131,9 @@ def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distan
     for start in range(0, len(rows), SORTED_ROWS):
         part = slice(start, start + SORTED_ROWS)
         block = rows[part]
-        vectors = Q[part] if len(rows) == len(Q) else np.ascontiguousarray(Q[block])
+        queries = Q[part] if len(rows) == len(Q) else np.ascontiguousarray(Q[block])
         candidates = ids[part].astype(np.int64)
-        squared = listed_distances(X, vectors, candidates)
+        squared = listed_distances(X, queries, candidates)
         own = block if drop_self else np.full(len(block), -1)
         found = sort_candidates(squared, candidates, own, bound[part], wanted, indices.shape[1])
         certain = found[2]
@@ -231,31 +233,17 @@ def _group_rows(X: Floats, center: NDArray[Any], scale: float) -> NDArray[np.int
     return np.argsort(nearest, kind="stable")
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """Rows measured from a common point and scaled.
+def _shifted(X: Floats, center: NDArray[Any], scale: float, dtype: Any, order: Ids | None) -> tuple[NDArray[Any], ...]:
+    """Return the rows of X (n, d) in the given `order`, shifted and scaled, and half their squared lengths.
 
-    Attributes
-    ----------
-    vectors : (n, d) float32 or float64
-    half : (n,) of the same type
-        Half of their squared lengths; infinite for rows of padding, which make n a multiple of COMPARED.
+    Rows of zeros, whose length counts as infinite, make the number of rows a multiple of COMPARED.
     """
-
-    vectors: NDArray[Any]
-    half: NDArray[Any]
-
-    @classmethod
-    def of(cls, X: Floats, center: NDArray[Any], scale: float, dtype: Any, order: Ids | None = None) -> Shifted:
-        """Shift the rows of X (n, d), in the given `order` (n,)."""
-        n, d = X.shape
-        more = -n % COMPARED
-        vectors = np.empty((n + more, d), dtype)
-        half = np.full(n + more, np.inf, dtype)
-        vectors[n:] = 0
-        rows = np.arange(n) if order is None else order
-        run_ranges(shift_rows, n, X, rows, center, np.result_type(X, center).type(scale), vectors, half)
-        return cls(vectors, half)
+    n, d = X.shape
+    vectors = np.zeros((n + -n % COMPARED, d), dtype)
+    half = np.full(len(vectors), np.inf, dtype)
+    rows = np.arange(n) if order is None else order
+    run_ranges(shift_rows, n, X, rows, center, np.result_type(X, center).type(scale), vectors, half)
+    return vectors, half
 
 
 def _squared_lengths(vectors: NDArray[Any]) -> NDArray[Any]:
@@ -279,23 +267,14 @@ def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np
     return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
 
 
-def nearest_among(rows: Shifted, kept: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Return the `kept` rows nearest to each row, itself included, by products in the precision of the rows.
+def _nearest_among(n: int, vectors: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDArray[Any], ...]:
+    """Return the `kept` rows nearest to each of n rows, itself included, by products in the precision of the rows.
 
-    Parameters
-    ----------
-    rows : Shifted, n rows and padding
-    kept : int
-
-    Returns
-    -------
-    values : (n, kept)
-        Squared distances as max-heaps: ``values[:, 0]`` are the largest.
-    ids : (n, kept) int32
+    `vectors` and `half` are as from :func:`_shifted`. Returns squared distances (n, kept) as max-heaps, with the
+    largest in column 0, and ids (n, kept) int32.
     """
-    padded = len(rows.half)
-    n = int(np.isfinite(rows.half).sum())
-    values = np.full((n, kept), np.inf, rows.half.dtype)
+    padded = len(half)
+    values = np.full((n, kept), np.inf, half.dtype)
     ids = np.full((n, kept), -1, np.int32)
     threads = get_num_threads()
     size = min(TILE, max(64, -(-padded // (4 * threads * COMPARED)) * COMPARED))
@@ -306,18 +285,18 @@ def nearest_among(rows: Shifted, kept: int) -> tuple[NDArray[Any], NDArray[np.in
         if not hasattr(scratch, "tile"):
             scratch.tile, scratch.limits = np.empty(size * size, values.dtype), np.empty(size, values.dtype)
         here, there = slice(first_row, min(first_row + size, n)), slice(first_column, first_column + size)
-        own, other = rows.vectors[here], rows.vectors[there]
+        own, other = vectors[here], vectors[there]
         factors = (own, other) if outlines is None else (outlines[here], outlines[there])
         tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
         np.matmul(factors[0], factors[1].T, out=tile)
-        numbers, halves = np.arange(here.start, here.stop), (rows.half[there], rows.half[here])
+        numbers, halves = np.arange(here.start, here.stop), (half[there], half[here])
         bounded = outlines is not None
         keep_nearest(tile, numbers, first_column, *halves, both, own, other, bounded, values, ids, scratch.limits)
 
     full_turns = FULL_TURNS * -(-padded // size)
-    directions = find_directions(rows.vectors[:n], rows.half[:n], kept)
-    outlines = None if directions is None else outline_rows(rows.vectors, directions)
-    pairs = BlockPairs(_nearest_first(rows.vectors, size))
+    directions = find_directions(vectors[:n], half[:n], kept)
+    outlines = None if directions is None else outline_rows(vectors, directions)
+    pairs = BlockPairs(_nearest_first(vectors, size))
 
     def work(_):
         while (taken := pairs.take()) is not None:
@@ -336,16 +315,8 @@ def nearest_to(
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any], float]:
     """Return the `kept` rows of X (n, d) nearest to the given `rows` (m,) of Q, by products in a given precision.
 
-    Each thread shifts a tile of X just before it is multiplied, so X is not copied.
-
-    Returns
-    -------
-    values : (m, kept), ids : (m, kept) int32
-        As from :func:`nearest_among`.
-    half : (m,)
-        Half the squared lengths of the queries, measured from the center.
-    longest : float
-        The largest half of a squared length among the rows of X.
+    Each thread shifts a tile of X just before it is multiplied, so X is not copied. Returns values and ids as
+    :func:`_nearest_among`, half the squared lengths (m,) of the queries, and the largest such number of rows of X.
     """
     m, (n, d) = len(rows), X.shape
     values, ids, half = np.full((m, kept), np.inf, dtype), np.full((m, kept), -1, np.int32), np.empty(m, dtype)
@@ -432,34 +403,19 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
         return None
     rng = np.random.default_rng(0)
     seen, tried = (np.sort(rng.choice(n, min(n, count), replace=False)) for count in (DIRECTION_ROWS, TRIED_ROWS))
-    limits = _kth_distances(rows, half, tried, kept)[:, None]
     with one_blas_thread():
+        distances = half[tried, None] + half - rows[tried] @ rows.T
         directions = _main_directions(rows[seen], lengths[-1], rng)
+    limits = np.partition(distances, kept - 1, axis=1)[:, kept - 1, None]
     own, other = outline_rows(rows[tried], directions), outline_rows(rows[seen], directions)
-    costs = [0.0] * len(lengths)
-
-    def estimate_cost(place):
-        m = lengths[place]
+    costs = []
+    for m in lengths:
         remainders = (np.sqrt(np.square(outlines[:, m:]).sum(axis=1)) for outlines in (own, other))
         products = own[:, :m] @ other[:, :m].T + np.outer(*remainders)
         possible = half[tried, None] + half[seen] - products < limits
-        costs[place] = (m + 1) / d + PAIR_COST * float(possible.mean())
-
-    run_products(range(len(lengths)), estimate_cost)
+        costs.append((m + 1) / d + PAIR_COST * float(possible.mean()))
     best = int(np.argmin(costs))
     return np.ascontiguousarray(directions[:, : lengths[best]]) if costs[best] < OUTLINE_COST else None
-
-
-def _kth_distances(rows: NDArray[Any], half: NDArray[Any], tried: Ids, k: int) -> NDArray[Any]:
-    """Return half the squared distance (t,) from each tried row to its k-th nearest row."""
-    own, distances = rows[tried], np.empty((len(tried), len(rows)), half.dtype)
-
-    def compare(start):
-        there = slice(start, start + TRIED_COLUMNS)
-        distances[:, there] = half[tried, None] + half[there] - own @ rows[there].T
-
-    run_products(range(0, len(rows), TRIED_COLUMNS), compare)
-    return np.partition(distances, k - 1, axis=1)[:, k - 1]
 
 
 def _main_directions(rows: NDArray[Any], m: int, rng: np.random.Generator) -> NDArray[np.float64]:
