@@ -286,21 +286,9 @@ def _search(first, last, pairs, grid, targets, k, prune, choice, rank, slope, ob
 def search_grid(pairs, grid, targets, k, prune):
     """Find the grid point of least J for every node.
 
-    Parameters
-    ----------
-    pairs : (m, pair_count(k)) float64
-    grid : (m, n_grid) float64, each row ascending
-    targets : (m,) float64, the target ranks
-    k : int, neighbours per node
-    prune : bool
-        False solves every grid point: the same result, but slower.
-
-    Returns
-    -------
-    choice : (m,) int64, column of `grid`
-    rank, slope, objective : (m,) float64, there
-    slope_max : (m,) float64, over the grid
-    solved : (m,) int64, eigenproblems solved
+    `pairs` is (m, pair_count(k)), `grid` (m, n_grid) with ascending rows, and `targets` (m,) are the target ranks.
+    ``prune=False`` solves every grid point: the same result, but slower. Returns six arrays (m,): the column of `grid`,
+    rank, slope and objective there, the largest slope over the grid, and the number of eigenproblems solved.
     """
     m = len(grid)
     choice, solved = np.zeros((2, m), np.int64)
@@ -413,13 +401,7 @@ def _refine(first, last, pairs, low, high, targets, slope_max, k, sigma, rank, s
 def refine(pairs, low, high, targets, slope_max, k):
     """Find the least J between two bandwidths by golden-section search on the logarithm.
 
-    Parameters
-    ----------
-    pairs : (m, pair_count(k)); low, high, targets, slope_max : (m,)
-
-    Returns
-    -------
-    sigma, rank, slope, objective : (m,) float64
+    `pairs` is (m, pair_count(k)); `low`, `high`, `targets` and `slope_max` are (m,), and so are the results.
     """
     sigma, rank, slope, objective = np.empty((4, len(low)))
     run_ranges(_refine, len(low), pairs, low, high, targets, slope_max, k, sigma, rank, slope, objective)

@@ -114,19 +114,8 @@ def tree_lengths(pairs, k, sizes, n_rep, seed, nodes):
 
     The subset of size s holds the first s neighbours of a random permutation.
 
-    Parameters
-    ----------
-    pairs : (m, pair_count(k)) float64, from `neighborhood_distances`
-    k : int, neighbours per node
-    sizes : (s,) int64, subset sizes, at least 2 each
-    n_rep : int, permutations per node
-    seed : int
-    nodes : (m,) int64
-        Row i's permutations are seeded by ``(seed, nodes[i])``.
-
-    Returns
-    -------
-    (m, n_rep, s) float64
+    `pairs` (m, pair_count(k)) come from `neighborhood_distances`; `sizes` (s,) are at least 2 each; row i's `n_rep`
+    permutations are seeded by ``(seed, nodes[i])``. Returns (m, n_rep, s) float64.
     """
     out = np.empty((len(pairs), n_rep, len(sizes)))
     run_ranges(_trees, len(pairs), pairs, k, sizes, seed, nodes, out)

@@ -108,12 +108,10 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bo
     Parameters
     ----------
     tile : (m, w) float32 or float64
-        Products of m queries with the rows from `first_column` on, or upper bounds of them. The memory must extend
-        COMPARED numbers beyond the tile.
+        Products of m queries with the rows from id `first_column` on. The memory must extend COMPARED numbers beyond
+        the tile.
     rows : (m,) int64
         The heap of each query.
-    first_column : int
-        The id of the first row; those of the others follow.
     half : (c,), own_half : (m,)
         Half the squared lengths of the columns and of the queries. c is a multiple of COMPARED; columns from w on are
         padding, where `half` is infinite.
@@ -122,7 +120,7 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bo
     left : (m, d), right : (w, d)
         The queries and the rows.
     bounded : bool
-        Whether the tile holds upper bounds, so that the products of pairs that may be near are computed here.
+        Whether the tile holds upper bounds of the products. Products of pairs that may be near are then computed here.
     values : (l, s), ids : (l, s) int32
         The s smallest squared distances so far in each heap and their rows, changed in place. ``values[i, 0]`` is the
         largest. Start with infinity and -1.
@@ -184,16 +182,9 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bo
 # Sums run in double precision, so their order may change.
 @kernel(fastmath={"reassoc", "contract"})
 def shift_rows(first, last, X, rows, center, scale, out, half):
-    """Write ``(X[rows] - center) * scale`` to `out`, and half the squared lengths to `half`.
+    """Write ``(X[rows] - center) * scale`` to `out` (m, d), and half the squared lengths to `half` (m,).
 
-    Parameters
-    ----------
-    first, last : int
-        The range of `rows`.
-    X : (n, d) float32 or float64
-    rows : (m,) int64
-    center : (d,) float32 or float64, scale : of the same type
-    out : (m, d), half : (m,) float32 or float64
+    `first` and `last` are a range of `rows` (m,). `scale` has the type of `center` (d,).
     """
     for i in range(first, last):
         source = X[rows[i]]
@@ -260,24 +251,10 @@ def sort_candidates(squared, ids, own, bound, wanted, k):
 
 @kernel
 def group_by_list(lists, some, first, last, n_lists):
-    """Group queries by the lists that they scan.
+    """Group some (s,) of the queries by the lists that they scan.
 
-    Parameters
-    ----------
-    lists : (m, p) integers
-        The lists that each query scans, nearest first.
-    some : (s,) int64
-        The queries to group.
-    first, last : int
-        The range of columns of `lists`.
-    n_lists : int
-
-    Returns
-    -------
-    queries : (s * (last - first),) int64
-        Queries, list after list, in the order of `some`.
-    ends : (n_lists + 1,) int64
-        Those of list l are ``queries[ends[l]:ends[l + 1]]``.
+    `lists` (m, p) are the lists of each query, of which columns `first` to `last` count. Returns the queries, list
+    after list, in the order of `some`, and `ends`: those of list l are ``queries[ends[l]:ends[l + 1]]``.
     """
     ends = np.zeros(n_lists + 1, np.int64)
     for i in some:
@@ -302,7 +279,6 @@ def scan_lists(first, last, vectors, queries, ends, centroids, starts, stored, h
 
     Parameters
     ----------
-    first, last : int
     vectors : (m, d) float32 or float64
         All queries.
     queries, ends
@@ -372,15 +348,10 @@ def _sum_lists(first, last, vectors, members, starts, together, out):
 
 
 def sum_lists(vectors, members, starts, together):
-    """Return the sum (L, d) of the vectors of each list, in double precision.
+    """Return the sum (L, d) of the vectors (n, d) of each list, in double precision.
 
-    Parameters
-    ----------
-    vectors : (n, d) float32
-    members : (n,) int64, starts : (L + 1,) int64
-        List l holds the vectors ``members[starts[l]:starts[l + 1]]``, in ascending order.
-    together : int
-        The number of consecutive vectors that are summed first. The order of additions is part of the result.
+    List l holds the vectors ``members[starts[l]:starts[l + 1]]``, in ascending order. Those among `together`
+    consecutive vectors are summed first. The order of additions is part of the result.
     """
     out = np.zeros((len(starts) - 1, vectors.shape[1]))
     run_ranges(_sum_lists, len(out), vectors, members, starts, together, out, least=LISTS_PER_TASK)

@@ -149,20 +149,8 @@ def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, t
     by their sums `degree` (n,), or empty: ``I - alpha P`` is then symmetric and positive in the inner product that
     weighs node i by its degree. Rounds of :func:`propagate_strips` that start with the result check its accuracy.
 
-    Parameters
-    ----------
-    indptr, indices, data : P, n rows, in CSR form
-    alpha : float
-    degree : (n,) float64
-    source : (strips, n, CLASSES_PER_STRIP) float64
-    max_rounds : int
-    tol : float
-        Stop when a round would change every score by less, in single precision.
-
-    Returns
-    -------
-    scores : (strips, n, CLASSES_PER_STRIP) float64, at least 0
-    rounds : int, the largest number over strips
+    Stops when a round would change every score by less than `tol`. Returns scores of at least 0 in the shape of
+    `source`, and the largest number of rounds over strips.
     """
     strips, n, width = source.shape
     several = SINGLES // width

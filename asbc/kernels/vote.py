@@ -43,11 +43,8 @@ def _vote(first, last, indices, weights, codes, out):
 def vote(indices, weights, codes):
     """Return the winning class (n,) of every row; -1 where no neighbour has weight.
 
-    Parameters
-    ----------
-    indices : (n, k) int, neighbours by ascending distance
-    weights : (n, k) float64, at least 0
-    codes : (m,) int64, class number of every node that occurs in `indices`
+    `indices` (n, k) are neighbours by ascending distance, `weights` (n, k) are at least 0, and `codes` are the class
+    numbers of all nodes.
     """
     out = np.empty(len(indices), dtype=np.int64)
     run_ranges(_vote, len(indices), indices, weights, codes, out)

@@ -57,21 +57,8 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     """Return the k nearest rows of X to each row of X, or to each query, by euclidean distance.
 
     A bound on the rounding error certifies that no other row is nearer than the candidates. Rows that it cannot certify
-    are searched again in double precision. The result depends neither on block sizes nor on threads.
-
-    Parameters
-    ----------
-    X : (n, d) array of float32 or float64
-        Checked vectors.
-    k : int
-        Neighbours per node or query.
-    queries : (m, d) array or None, default=None
-        None searches for the neighbours of the rows of X, excluding the row itself.
-
-    Returns
-    -------
-    Neighbors
-        Of n nodes or m queries.
+    are searched again in double precision. The result depends neither on block sizes nor on threads. X (n, d) and
+    `queries` (m, d) must be checked vectors. Rows of X exclude themselves from their neighbours.
     """
     if queries is None:
         Q = X
@@ -88,9 +75,7 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     for dtype, many in ((np.float32, False), (np.float32, True), (np.float64, False)):
         open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances)
     step = max(1, MAX_COMPARED // len(X))
-    for start in range(
-        0, len(open_rows), step
-    ):  # ties exceed the candidates: compare with all rows
+    for start in range(0, len(open_rows), step):  # ties exceed the candidates: compare with all rows
         rows = open_rows[start : start + step]
         squared = listed_distances(X, np.ascontiguousarray(Q[rows]), np.tile(np.arange(len(X)), (len(rows), 1)))
         if queries is None:
@@ -176,23 +161,10 @@ def largest_offset(X, center):
 
 
 def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:
-    """Exact search that reads X one tile of rows at a time, so that memory does not grow with n.
+    """Return indices and distances (m, k) with the bits of :func:`search_exactly`, reading X one tile at a time.
 
-    Parameters
-    ----------
-    X : (n, d) array of float32 or float64
-        May be a memory map.
-    vectors : (m, d) array
-        The queries.
-    k : int
-        Neighbours per query.
-    own : (m,) int64 or None
-        The rows of X that the queries are, so that none is its own neighbour; None if they are not rows of X.
-
-    Returns
-    -------
-    indices, distances : (m, k)
-        The same bits as those of :func:`search_exactly`.
+    Memory does not grow with n, and X may be a memory map. `own` (m,) are the rows of X that the vectors (m, d) are, so
+    that none is its own neighbour; None if they are not rows of X.
     """
     wanted = k if own is None else k + 1
     ids = np.empty((len(vectors), 0), np.int64)

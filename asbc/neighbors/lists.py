@@ -147,23 +147,8 @@ class InvertedLists:
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
         """Return the ``wanted + SPARE`` nearest rows of each vector in the lists that it scans, unsorted.
 
-        Parameters
-        ----------
-        X : (n, d) array
-            All rows.
-        vectors : (m, d) array
-            The queries.
-        rows : (m,) int64 or None
-            The rows of X that the queries are; None if they are not rows of X.
-        wanted : int
-            Candidates per query.
-
-        Returns
-        -------
-        ids : (m, wanted + SPARE) int64
-            Rows of X; -1 where the lists hold fewer.
-        squared : (m, wanted + SPARE) float64
-            Their squared distances; infinity for none.
+        The vectors (m, d) are the `rows` (m,) of X, or other vectors if `rows` is None. Returns ids, -1 where the lists
+        hold fewer rows, and squared distances, infinity for none.
         """
         kept = wanted + SPARE
         n_probe = self.probes.shape[1]

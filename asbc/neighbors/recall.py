@@ -81,24 +81,11 @@ def measure_recall(
     seed: int,
     sample: int | None = None,
 ) -> Recall:
-    """Compare the result of a search with exact search, on a sample of nodes.
+    """Compare the result of a search with exact search, on a sample of the queries `source` (m, d).
 
-    Parameters
-    ----------
-    X : (n, d) array
-        The rows that were searched.
-    source : (m, d) array
-        The queries.
-    k : int
-        Neighbours per query.
-    found : function
-        Maps node numbers (s,) to the distances (s, k) that the search found.
-    among_rows : bool
-        Whether `source` is X, so that a node is not its own neighbour.
-    seed : int
-        Seed of the sample.
-    sample : int or None, default=None
-        Size of the sample. None takes n / 200, from 500 to 1,000.
+    `found` maps node numbers (s,) to the distances (s, k) that the search found among the rows of X. `among_rows` says
+    that `source` is X, so that a node is not its own neighbour. `sample` is the size of the sample, by default
+    n / 200, from 500 to 1,000.
     """
     rng = np.random.default_rng([seed, len(source)])
     count = sample or max(MIN_MEASURED, min(MAX_MEASURED, len(source) // 200))

@@ -237,19 +237,8 @@ def decide_lists(
     """Decide whether to search exactly or by inverted lists, and how many of them each node scans.
 
     "auto" is exact for up to MAX_EXACT_ROWS rows. Otherwise lists are used, unless the number of lists that reaches the
-    recall holds more than MAX_SCANNED_SHARE of the rows.
-
-    Parameters
-    ----------
-    X : (n, d) array
-    k : int
-    search : {"auto", "ivf"}
-    settings : mapping
-        As from :func:`check_search`. If it holds ``n_probe``, lists are used as given.
-    recall : float
-    seed : int
-    centroids : function
-        Returns the centroids of the lists; called only if they are needed.
+    recall holds more than MAX_SCANNED_SHARE of the rows. `settings` come from :func:`check_search`; if they hold
+    ``n_probe``, lists are used as given. `centroids` returns the centroids of the lists and is called only if needed.
     """
     if "n_probe" in settings:
         return Decision("ivf", settings)
