@@ -383,7 +383,8 @@ def find_directions(rows: NDArray[Any], half: NDArray[Any], kept: int) -> NDArra
     costs = []
     for m in lengths:
         remainders = (np.sqrt(np.square(outlines[:, m:]).sum(axis=1)) for outlines in (own, other))
-        products = own[:, :m] @ other[:, :m].T + np.outer(*remainders)
+        with one_blas_thread():
+            products = own[:, :m] @ other[:, :m].T + np.outer(*remainders)
         possible = half[tried, None] + half[seen] - products < limits
         costs.append((m + 1) / d + PAIR_COST * float(possible.mean()))
     best = int(np.argmin(costs))
