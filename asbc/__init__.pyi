@@ -25,6 +25,7 @@ from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search
 from .outofcore.driver import build_graph
 from .outofcore.folder import load_graph, load_nodes, load_rows
 from .rows import row_weights
+from .runs.results import collect
 from .validation import normalize
 from .version import __version__
 from .weights import (
@@ -72,6 +73,7 @@ __all__ = [
     "Weights",
     "__version__",
     "build_graph",
+    "collect",
     "describe",
     "dim_mst",
     "effective_rank",

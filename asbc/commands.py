@@ -39,7 +39,7 @@ def pretrain() -> None:
 
 def upload() -> None:
     """``asbc-upload``: send finished runs to W&B."""
-    _exit(_load("asbc-upload", "asbc.runs.upload", "wandb", "wandb").main)
+    _exit(_load("asbc-upload", "asbc.runs.wandb", "wandb", "wandb").main)
 
 
 def report() -> None:

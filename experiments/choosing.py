@@ -17,7 +17,7 @@ from label_noise import noise
 from running import run_folders
 
 from asbc.evaluate import compare_methods
-from asbc.results import collect
+from asbc.runs import collect
 from asbc.storage import write_atomic
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "choosing.md"
@@ -172,7 +172,7 @@ if __name__ == "__main__":
             ["embedding=digits", "samples_per_class=[170]"],
             [*mnist(Path(folder)), "samples_per_class=[300]"],
         ]
-        found = [collect(path) for chosen in sets for path in run_folders("choosing", [*chosen, *given])]
+        found = [collect(path, per_node=True) for chosen in sets for path in run_folders("choosing", [*chosen, *given])]
     moved = [collect(path) for chosen in sets[:2] for path in run_folders("noise", [*chosen, *given])]
     text = page(pd.concat(found, ignore_index=True), moved)
     write_atomic(PAGE, text)

@@ -22,7 +22,7 @@ if __name__ == "__main__":
         drawing = levels(study, find_record("lp").figures[0])
         print(*save_print(drawing, Path("figures") / subject.slug), sep="\n")
     print("\nNext, the same on your own vectors and labels:")
-    print("  .venv/bin/asbc experiment=loo,lp embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
+    print("  .venv/bin/asbc experiment=loo embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
     print("Then one page of all that was run:")
     print("  .venv/bin/asbc-report outputs")
     print("And a map of any vectors, with labels or without:")

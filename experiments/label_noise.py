@@ -8,7 +8,7 @@ from running import run_folders
 
 from asbc.evaluate import compare_methods
 from asbc.report.tables import FilledTable
-from asbc.results import collect
+from asbc.runs import collect
 
 OURS = "blend"
 NAMES = {

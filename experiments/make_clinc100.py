@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from asbc import normalize
-from asbc.files import whole_file
+from asbc.storage import atomic_file
 
 TARGET = Path(__file__).parents[1] / "asbc" / "data" / "clinc100.npz"
 
@@ -29,7 +29,7 @@ def main(source: str) -> None:
             f"{source}: 3000 x 384 vectors in 100 classes of 30 are wanted, got {vectors.shape}, {len(counts)} classes"
         )
     small = vectors.astype(np.float16)
-    with whole_file(TARGET) as file:
+    with atomic_file(TARGET) as file:
         np.savez_compressed(file, embeddings=small, labels=labels.astype(np.uint8), label_names=names.astype(str))
     exact, rounded = normalize(vectors.astype(np.float64)), normalize(small.astype(np.float64))
     change = np.abs(np.linalg.norm(exact[:-1] - exact[1:], axis=1) - np.linalg.norm(rounded[:-1] - rounded[1:], axis=1))

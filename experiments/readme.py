@@ -1,4 +1,4 @@
-"""What the README shows, on the bundled sample: its figure, and its table of results, written into it anew."""
+"""Write the figures and the table of results of the README, on the bundled sample."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ STRIP = ROOT / "docs" / "kernels.png"
 
 
 def between(text, start, end, block):
-    """The text with what stands between two marks replaced."""
+    """Return the text with the part between two marks replaced."""
     before, _, rest = text.partition(start)
     return f"{before}{start}\n{block}\n{end}{rest.partition(end)[2]}"
 

@@ -85,7 +85,7 @@ np.savez(folder / "mine.npz", embeddings=X, labels=y)
 
 
 def asbc_command(*arguments):
-    subprocess.run([sys.executable, "-m", "asbc.cli", *arguments], cwd=folder, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "asbc.runs.command", *arguments], cwd=folder, check=True, capture_output=True)
 
 
 data = ["embedding=files", "embedding.path=mine.npz", "trials=3", "progress=false"]

@@ -31,22 +31,23 @@ from matplotlib.figure import Figure
 
 from asbc.evaluate import compare_methods
 from asbc.report.style import LOOKS, label, style
-from asbc.results import collect, runs
+from asbc.runs import collect, list_runs
 
 folder = Path(tempfile.mkdtemp())
 settings = ["experiment=gamma", "trials=3", "samples_per_class=[10]", "progress=false"]
-command = [sys.executable, "-m", "asbc.cli", *settings]
+command = [sys.executable, "-m", "asbc.runs.command", *settings]
 subprocess.run(command, cwd=folder, check=True, capture_output=True)
-for path, status in runs(folder / "outputs"):
+for path, status in list_runs(folder / "outputs"):
     print(path.relative_to(folder), status["state"], status["rows"], "rows")
 
 # %% [markdown]
 # ## The table
 #
-# `collect` joins all runs under a folder. The same files can be read with pandas alone.
+# `collect` joins all runs under a folder. `per_node=True` adds which nodes were right, so that intervals
+# resample nodes as well as trials. The same files can be read with pandas alone.
 
 # %%
-table = collect(folder / "outputs")
+table = collect(folder / "outputs", per_node=True)
 one = pd.read_parquet(next((folder / "outputs").glob("runs/*/results.parquet")))
 print(len(table), "rows in all,", len(one), "in one run")
 table[["dataset", "method", "bandwidth.gamma", "samples", "trial", "metric", "value", "seconds"]].head()

@@ -15,7 +15,7 @@ import pytest
 
 from asbc.commands import CLOSED_PIPE, build
 from asbc.extras import MissingExtraError, needed
-from asbc.runs.command import missing_launcher
+from asbc.runs import command
 from tests.commands import run
 from tests.hidden import ALL, EMBED, EXPERIMENTS, SCALE, WANDB
 
@@ -79,7 +79,7 @@ def test_a_url_without_fsspec(tmp_path):
     [
         (
             EXPERIMENTS,
-            "from asbc.results import read_rows; read_rows('x')",
+            "from asbc.runs.results import read_rows; read_rows('x')",
             'reading results needs pandas: pip install "asbc[experiments]"',
         ),
         (
@@ -95,7 +95,7 @@ def test_a_url_without_fsspec(tmp_path):
         (EMBED, "from asbc.export import to_pyg; to_pyg(None)", 'to_pyg needs torch: pip install "asbc[embed,peers]"'),
         (
             ["wandb_workspaces"],
-            "from asbc.runs.dashboard import workspace; workspace('x', 'y', 'z')",
+            "from asbc.runs.wandb import workspace; workspace('x', 'y', 'z')",
             'the dashboard needs wandb_workspaces: pip install "asbc[wandb]"',
         ),
     ],
@@ -134,8 +134,9 @@ def test_slurm_without_its_launcher(tmp_path):
 def test_slurm_where_there_is_no_cluster(monkeypatch):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     monkeypatch.setenv("PATH", "")
-    assert "no srun here" in missing_launcher(["-m", "hydra/launcher=slurm"])
-    assert missing_launcher(["-m", "hydra/launcher=submitit_local"]) is None
+    monkeypatch.setattr(sys, "argv", ["asbc", "-m", "hydra/launcher=slurm"])
+    with pytest.raises(SystemExit, match="srun was not found"):
+        command.main()
 
 
 def start_unread(command, arguments, buffered):

@@ -17,13 +17,13 @@ import asbc
 from asbc.configs import composed_methods, conf_dir
 from asbc.evaluate.method import Method
 from asbc.evaluate.tasks import Task
-from asbc.runs.experiment import settings_of
+from asbc.runs.run import settings_of
 from tests.commands import run
 
 pytestmark = pytest.mark.slow
 CONF = conf_dir()
 TRAINING = Path(asbc.__file__).parent / "train" / "conf"  # of asbc-pretrain
-GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment"))
+GROUPS = sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name not in ("hydra", "experiment", "debug"))
 LISTED = {"method": "methods", "evaluate": "evaluate", "logger": "logger"}  # several leaves at once
 
 
@@ -142,14 +142,14 @@ def test_k_cand_is_what_the_search_is_asked_for():
 
 
 def test_help_names_the_metric_and_the_experiments():
-    done = run("asbc.cli", ["--help"])
+    done = run("asbc.runs.command", ["--help"])
     assert done.returncode == 0, done.stderr
-    assert "The metric is cosine" in done.stdout and "neighbors.metric=euclidean" in done.stdout
+    assert "neighbors.metric=euclidean (the default is cosine)" in done.stdout
     for name in leaves("experiment"):
         assert name in done.stdout
     lines = [line for text in done.stdout.splitlines() for line in textwrap.wrap(text, 80) or [""]]
-    assert len(lines) <= 34, "it fits a screen"
+    assert len(lines) <= 36, "it fits a screen"
     lists = tuple(f"{group.name}:" for group in CONF.iterdir())
     assert all(len(text) <= 80 for text in done.stdout.splitlines() if not text.startswith(lists)), "a word on its own"
-    assert done.stdout.count("\n  asbc ") == 4
+    assert done.stdout.count("\n  asbc ") == 5
     assert "pretrain" not in done.stdout, "the groups of another command"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.results import collect
+from asbc.runs import collect
 from tests import commands
 
 from .conftest import curved_clouds

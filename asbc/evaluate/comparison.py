@@ -191,7 +191,7 @@ def compare_methods(
     Parameters
     ----------
     table : DataFrame
-        Rows as :func:`asbc.results.collect` gives them, filtered to one value of every setting.
+        Rows as :func:`asbc.collect` returns them, filtered to one value of every setting.
     a, b : str
         Names in its `method` column.
     metric : str, default="loo"

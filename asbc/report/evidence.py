@@ -17,8 +17,7 @@ from asbc.evaluate.bootstrap import Bootstrap
 from asbc.report.study import StoredRun, Study
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import read_record
-from asbc.runs.results import ResultsError, collect, read_status
-from asbc.runs.settings import read_settings, settings_text
+from asbc.runs.results import ResultsError, collect, read_settings, read_status, settings_text
 
 log = logging.getLogger("asbc")
 
@@ -199,7 +198,7 @@ def _read_safely(path: Path, skipped: dict[str, str]) -> StoredRun | None:
 def _read(path: Path) -> StoredRun:
     status, settings = read_status(path), read_settings(path)
     has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
-    rows = collect(path) if has_rows else None
+    rows = collect(path, per_node=True) if has_rows else None
     if rows is not None and rows.empty:
         rows = None
     if rows is not None and REQUIRED - set(rows.columns):

@@ -1,4 +1,4 @@
-"""Experiments, from a config to rows of results on disk: they go on where they were stopped."""
+"""Experiments: from a config to rows of results on disk. Interrupted runs resume."""
 
 import lazy_loader
 

@@ -1,8 +1,21 @@
-"""Experiments, from a config to rows of results on disk: they go on where they were stopped."""
+"""Experiments: from a config to rows of results on disk. Interrupted runs resume."""
 
 from .loggers import CsvLogger
 from .record import Axis, Claim, Experiment, Figure, Table
-from .summary import SweepSummary
-from .wandb_logger import WandbLogger
+from .results import ResultsError, collect, list_runs
+from .terminal import SweepSummary
+from .wandb import WandbLogger
 
-__all__ = ["Axis", "Claim", "CsvLogger", "Experiment", "Figure", "SweepSummary", "Table", "WandbLogger"]
+__all__ = [
+    "Axis",
+    "Claim",
+    "CsvLogger",
+    "Experiment",
+    "Figure",
+    "ResultsError",
+    "SweepSummary",
+    "Table",
+    "WandbLogger",
+    "collect",
+    "list_runs",
+]

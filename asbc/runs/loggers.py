@@ -1,6 +1,6 @@
-"""Loggers copy the result table to other places: what all of them share, and the one that writes a CSV file.
+"""Loggers copy the rows of a run to other places: the base class, and the logger that writes a CSV file.
 
-The Parquet file of the run is what counts; a logger that fails does not stop the run.
+A logger that fails does not stop the run.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.files import write_whole
+from asbc.runs.results import PER_NODE
+from asbc.storage import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger("asbc")
 
-# Packed bits that paired intervals need; of no use to a reader of tables.
-NOT_SHOWN = ["scored", "right", "density"]
-
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a logger is told about a run.
+    """What a logger knows about a run.
 
     Attributes
     ----------
@@ -38,8 +36,8 @@ class RunFacts:
     settings : mapping
         The resolved config.
     facts : mapping
-        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, and `group`, the sweep
-        that the run is part of.
+        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, and `group`, the
+        sweep that the run is part of.
     """
 
     run_id: str
@@ -50,32 +48,29 @@ class RunFacts:
 
 
 class Session(AbstractContextManager["Session"]):
-    """A logger at work on one run: entered before the first row, left after the last, whatever happens."""
+    """A logger of one run: entered before the first row, left after the last."""
 
     def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
-        """Take the rows of a finished unit."""
+        """Log the rows of a finished unit."""
 
     def conclude(self, table: pd.DataFrame) -> None:
-        """Take the whole table, once all rows are there."""
+        """Log the whole table of a finished run."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close; `error` is what stopped the run, or None."""
 
-    def lacks(self) -> bool:
-        """Whether a finished run is without what this logger leaves, so that it is to be made from the table.
-
-        No, unless a logger knows: W&B's copy is made by `asbc-upload`, which sends a run once.
-        """
-        return False
+    def complete(self) -> bool:
+        """Whether everything that this logger writes of a finished run is there; if not, `conclude` is called again."""
+        return True
 
 
 class Mirror(Session):
-    """A session whose errors become warnings, since the rows are safe without it.
+    """A session whose errors become warnings.
 
     Parameters
     ----------
     session : Session
-        After its first error it is closed and not used again.
+        Closed after its first error.
     """
 
     def __init__(self, session: Session) -> None:
@@ -88,7 +83,7 @@ class Mirror(Session):
             getattr(self.session, what)(*arguments)
         except Exception as error:
             log.warning(
-                "%s gave up, the run goes on without it: %s: %s",
+                "%s failed, the run continues without it: %s: %s",
                 type(self.session).__name__,
                 type(error).__name__,
                 error,
@@ -112,7 +107,7 @@ class Mirror(Session):
 
 
 class CsvLogger:
-    """Writes `results.csv` beside the Parquet file when a run is finished: `logger=csv`.
+    """Write `results.csv` next to `results.parquet` when a run is finished: `logger=csv`.
 
     See Also
     --------
@@ -141,8 +136,7 @@ class _CsvSession(Session):
         self._path = facts.path / "results.csv"
 
     def conclude(self, table: pd.DataFrame) -> None:
-        shown = table.drop(columns=NOT_SHOWN, errors="ignore")
-        write_whole(self._path, lambda path: shown.to_csv(path, index=False))
+        write_atomic(self._path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
 
-    def lacks(self) -> bool:
-        return not self._path.exists()
+    def complete(self) -> bool:
+        return self._path.exists()

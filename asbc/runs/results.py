@@ -1,29 +1,435 @@
-"""Results of all runs under a folder: which runs there are, and their rows in one table."""
+"""The folder of a run: write it, resume it, read it, and collect the rows of many.
+
+::
+
+    <out>/runs/<run id>/
+        config.yaml       the resolved settings
+        experiment.json   the record of the experiment (:mod:`asbc.runs.record`)
+        status.json       state of the run, and the checksums of the other files
+        parts/*.parquet   rows of each finished unit, while the run is not finished
+        results.parquet   all rows, once it is
+
+Every file is written atomically. A unit counts as finished once `status.json` has the checksum of its part, so a killed
+run loses at most the unit in progress.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterator
+import os
+import platform
+import shutil
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.runs.folder import Run, join_rows, read_run, read_status
-from asbc.runs.sealed import ResultsError, read_rows
-from asbc.runs.settings import read_settings
+from asbc.extras import needed
+from asbc.storage import (
+    DamagedFileError,
+    LockedError,
+    check_file,
+    file_inside,
+    folder_lock,
+    open_regular,
+    read_json,
+    read_table,
+    remove_temporary_files,
+    write_atomic,
+    write_json,
+    write_table,
+)
+from asbc.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ResultsError", "Run", "collect", "read_rows", "read_settings", "read_status", "runs"]
-
 log = logging.getLogger("asbc")
 
+ALL = 0  # in columns of levels: all nodes
+FORMAT = 2  # rises when older versions can no longer read the folder
+SETTINGS, STATUS, RESULTS = "config.yaml", "status.json", "results.parquet"
+MAX_YAML_BYTES = 2**20
+MAX_YAML_DEPTH = 32
+# Columns of packed bytes: which nodes were scored and right, and the density of rank and dimension.
+PER_NODE = ["scored", "right", "density"]
 
-def runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every run under a folder, with its status.
 
-    Runs that `rerun=true` has set aside are left out. Of several folders of one and the same run, such as a copy that
-    somebody made, one is taken, with a warning: a finished one if there is one, and the one that has the run's name.
+class ResultsError(RuntimeError):
+    """A results folder that cannot be used as it is. The message names the file and the way out."""
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except DamagedFileError as error:
+        hint = "move the run's folder away, or start the run again with rerun=true"
+        raise ResultsError(f"{str(error).rstrip('.')}; {hint}") from error
+
+
+def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
+    """Return the name of a run: a hash of its resolved settings and of its data.
+
+    Parameters
+    ----------
+    settings : mapping of plain values
+        The order of keys does not matter, nor whether a whole number is written 1 or 1.0.
+    fingerprint : str
+        Hash of the embeddings.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from asbc.runs.results import run_id
+    >>> run_id({"gamma": 1, "k_cand": 30}, "") == run_id({"k_cand": 30, "gamma": 1.0}, "")
+    True
+    """
+    text = json.dumps([canonical(settings), fingerprint], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def canonical(value: Any) -> Any:
+    """Return settings with whole floats as integers, as :func:`run_id` compares them."""
+    if isinstance(value, Mapping):
+        return {str(key): canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Run:
+    """The folder of one run, opened by one process at a time.
+
+    Parameters
+    ----------
+    root : str or Path
+        Folder of all runs.
+    id : str
+        From :func:`run_id`.
+    settings : mapping of plain values, default=None
+        Saved as `config.yaml`.
+    rerun : bool, default=False
+        Start from scratch; old results are set aside as `<run id>.replaced-<number>`.
+
+    See Also
+    --------
+    collect : the rows of all runs in one table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.runs.results import Run
+    >>> with tempfile.TemporaryDirectory() as root, Run(root, "abc") as run:
+    ...     done = run.begin(experiment="loo")
+    ...     run.append("trial-0", [{"metric": "loo", "value": 0.9}])
+    ...     table = run.finish()
+    >>> table["value"].tolist()
+    [0.9]
+    """
+
+    def __init__(
+        self, root: str | Path, id: str, settings: Mapping[str, Any] | None = None, *, rerun: bool = False
+    ) -> None:
+        self.id = id
+        self.path = Path(root) / id
+        self.settings = dict(settings or {})
+        self.rerun = rerun
+        self.status: dict[str, Any] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Run:
+        lock = f".{self.id}.lock"  # outside the run's folder, which may be set aside
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(folder_lock(self.path.parent, lock))
+            except LockedError as error:
+                log.warning("run %s: %s Waiting for it to end.", self.id, error)
+                stack.enter_context(folder_lock(self.path.parent, lock, timeout=-1))
+            self._open()
+            self._stack = stack.pop_all()
+        return self
+
+    def _open(self) -> None:
+        if self.rerun and self.path.exists():
+            self._set_aside()
+        previous = read_status(self.path) if (self.path / STATUS).exists() else {}
+        if previous.get("run_id", self.id) != self.id:
+            raise ResultsError(f"{self.path}: holds a copy of the run {previous['run_id']}; move it away")
+        version = previous.get("version", __version__)
+        if version != __version__ and previous["state"] != "finished" and previous["parts"]:
+            log.warning(
+                "%s: begun by asbc %s (this is %s); set aside as %s, and the run starts from scratch",
+                self.path,
+                version,
+                __version__,
+                self._set_aside(),
+            )
+            previous = {}
+        self.status = {"state": "new", "attempt": 0, "parts": {}, **previous, "format": FORMAT, "run_id": self.id}
+        remove_temporary_files(self.path)
+        remove_temporary_files(self.path / "parts")
+        if self.finished:
+            shutil.rmtree(self.path / "parts", ignore_errors=True)
+
+    def _set_aside(self) -> str:
+        number = 1
+        while (aside := self.path.with_name(f"{self.id}.replaced-{number}")).exists():
+            number += 1
+        self.path.rename(aside)
+        return aside.name
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        with self._stack:
+            if error is not None and self.status["state"] == "running":
+                self.note(
+                    "interrupted" if isinstance(error, KeyboardInterrupt | SystemExit) else "failed",
+                    error=f"{type(error).__name__}: {error}",
+                    traceback="".join(traceback.format_exception(kind, error, trace)),
+                )
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows are there."""
+        return self.status["state"] == "finished"
+
+    def begin(self, **facts: Any) -> set[str]:
+        """Mark the run as running, and return the names of the units that an earlier attempt has finished.
+
+        Parameters
+        ----------
+        **facts
+            Plain values to keep in `status.json`.
+        """
+        import yaml
+
+        self.status["parts"] = {name: crc for name, crc in self.status["parts"].items() if self._intact(name, crc)}
+        text = yaml.dump(self.settings, Dumper=_dumper(), sort_keys=False, allow_unicode=True)
+        self.status["files"] = {SETTINGS: write_atomic(self.path / SETTINGS, text)}
+        for key in ("traceback", "error", "ended", "seconds"):
+            self.status.pop(key, None)
+        self.status["attempt"] += 1
+        facts |= {"process": os.getpid(), "host": platform.node(), "version": __version__, "started": time.time()}
+        self.note("running", **facts)
+        return set(self.status["parts"])
+
+    def _intact(self, unit: str, checksum: int) -> bool:
+        try:
+            check_file(self.path / "parts" / f"{unit}.parquet", checksum)
+        except (OSError, DamagedFileError) as error:
+            log.warning("%s Its rows are computed again.", error)
+            return False
+        return True
+
+    def append(self, unit: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep the rows of one finished unit, all or none.
+
+        Parameters
+        ----------
+        unit : str
+            Name of the unit; it becomes a file name.
+        rows : mappings of column to value
+        """
+        path = self.path / "parts" / f"{unit}.parquet"
+        self.status["parts"][unit] = _write_rows(path, to_frame(rows))
+        self.note("running")
+
+    def rows(self) -> pd.DataFrame:
+        """Return all rows so far."""
+        return join_rows(read_run(self.path))
+
+    def finish(self, **facts: Any) -> pd.DataFrame:
+        """Join the parts into `results.parquet`, and mark the run finished."""
+        frame = self.rows()
+        self.status["files"][RESULTS] = _write_rows(self.path / RESULTS, frame)
+        self.status["parts"] = {}
+        self.note("finished", rows=len(frame), **facts)
+        shutil.rmtree(self.path / "parts", ignore_errors=True)  # only now: before, a kill would lose them
+        return frame
+
+    def note(self, state: str, **facts: Any) -> None:
+        """Save the state of the run, and further plain values, in `status.json`."""
+        self.status.update(facts, state=state)
+        if state != "running":
+            self.status["ended"] = time.time()
+            self.status["seconds"] = self.status["ended"] - self.status.get("started", self.status["ended"])
+        write_json(self.path / STATUS, self.status)
+
+
+def _dumper() -> Any:
+    """Write YAML without anchors: readers refuse them."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return Dumper
+
+
+def _write_rows(path: Path, frame: pd.DataFrame) -> int:
+    import pyarrow as pa
+
+    try:
+        return write_table(path, frame)
+    except pa.ArrowException as error:
+        raise ResultsError(f"{path}: a column has values of several types ({error})") from error
+
+
+def to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows as a table in which integers and booleans stay what they are where values are missing."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows))
+    for name in frame.columns[frame.isna().any()]:
+        kinds = {type(row[name]) for row in rows if row.get(name) is not None}  # type: ignore[index]
+        if kinds == {int}:
+            frame[name] = frame[name].astype("Int64")
+        elif kinds == {bool}:
+            frame[name] = frame[name].astype("boolean")
+    return frame
+
+
+def join_rows(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return one table of several; a column that one of them does not have is empty there."""
+    import pandas as pd
+
+    columns = list(dict.fromkeys(column for frame in frames for column in frame.columns))
+    # Columns without a value must not take part in the choice of a column's type.
+    filled = [frame.dropna(axis="columns", how="all") for frame in frames if len(frame)]
+    incomplete = {column for column in columns if any(column not in frame for frame in filled)}
+    nullable = {"i": "Int64", "b": "boolean"}
+    filled = [
+        frame.astype({c: nullable[frame[c].dtype.kind] for c in incomplete & {*frame} if frame[c].dtype.kind in "ib"})
+        for frame in filled
+    ]
+    joined = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+    return joined.reindex(columns=columns)
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Return the contents of a run's `status.json`."""
+    path = folder / STATUS
+    with _explained():
+        try:
+            status = read_json(path)
+        except FileNotFoundError:
+            raise ResultsError(f"{folder}: not a run's folder, it has no {STATUS}") from None
+        if status.get("format") != FORMAT:
+            raise ResultsError(
+                f"{path}: results of format {status.get('format')}, this version reads format {FORMAT}; give another "
+                "results folder, or move this one away"
+            )
+        kinds = {"state": str, "run_id": str, "parts": dict, "attempt": int}
+        if wrong := [key for key, kind in kinds.items() if not isinstance(status.get(key), kind)]:
+            raise DamagedFileError(f"{path}: {', '.join(wrong)} missing or of a wrong type.")
+    return status
+
+
+def read_run(folder: Path) -> list[pd.DataFrame]:
+    """Return all rows of a run so far: those of `results.parquet` if it is finished, of its parts otherwise."""
+    status = read_status(folder)
+    if status["state"] == "finished":
+        return [read_rows(folder / RESULTS, status.get("files", {}).get(RESULTS))]
+    try:
+        return [_read_part(folder, name, checksum) for name, checksum in sorted(status["parts"].items())]
+    except ResultsError:
+        if read_status(folder)["state"] != "finished":
+            raise
+        return read_run(folder)  # it was finished in this moment, and the parts were removed
+
+
+def _read_part(folder: Path, name: str, checksum: int) -> pd.DataFrame:
+    with _explained():
+        return read_rows(file_inside(folder / "parts", f"{name}.parquet"), checksum)
+
+
+def read_rows(path: str | Path, checksum: int | None = None) -> pd.DataFrame:
+    """Return the rows of a run's `results.parquet`, or of one of its parts.
+
+    Parameters
+    ----------
+    path : str or Path
+    checksum : int, default=None
+        Of the file, as in `status.json`.
+
+    Raises
+    ------
+    ResultsError
+        If the file is damaged. The message names it.
+    """
+    with needed("reading results", "experiments"):
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
+    with _explained():
+        try:
+            return read_table(Path(path), checksum)[0]
+        except FileNotFoundError:
+            raise ResultsError(f"{path}: no such file") from None
+
+
+def settings_text(folder: Path) -> str:
+    """Return the text of a run's `config.yaml`; empty if there is none."""
+    path = folder / SETTINGS
+    expected = read_status(folder).get("files", {}).get(SETTINGS)
+    with _explained():
+        try:
+            with open_regular(path) as file:
+                data = file.read(MAX_YAML_BYTES + 1)
+            if len(data) > MAX_YAML_BYTES:
+                raise DamagedFileError(f"{path}: larger than {MAX_YAML_BYTES:,} bytes.")
+            if expected is not None:
+                check_file(path, expected)
+            return data.decode()
+        except FileNotFoundError:
+            return ""
+        except UnicodeDecodeError as error:
+            raise DamagedFileError(f"{path}: not text ({error}).") from error
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings in a run's `config.yaml`; empty if there are none.
+
+    Aliases, deep nesting and large files are refused, since the file may be a stranger's. Nothing it names is imported.
+    """
+    import yaml
+
+    text = settings_text(folder)
+    with _explained():
+        try:
+            _check_yaml(text)
+            found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            why = " ".join(str(error).split())
+            raise DamagedFileError(f"{folder / SETTINGS}: not readable ({why}).") from error
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _check_yaml(text: str) -> None:
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("YAML aliases are not allowed")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_YAML_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_YAML_DEPTH} levels")
+
+
+def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield every run under a folder, with its status.
+
+    Runs that `rerun=true` has set aside are left out. Of several copies of one run, a finished one is taken, and a
+    warning names the others.
 
     Parameters
     ----------
@@ -33,7 +439,6 @@ def runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     Yields
     ------
     folder : Path
-        Of the run; `results.parquet` in it has the rows once the run is finished.
     status : dict
         Contents of its `status.json`: `state` (running, finished, failed or interrupted), `experiment`, `dataset`,
         `encoder`, `version` of asbc, `rows`, `seconds` and more.
@@ -45,56 +450,58 @@ def runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     Examples
     --------
     >>> import tempfile
-    >>> from asbc.results import runs
+    >>> from asbc.runs import list_runs
     >>> from asbc.runs.results import Run
     >>> with tempfile.TemporaryDirectory() as root:
     ...     with Run(root, "abc") as run:
     ...         done = run.begin(experiment="loo")
     ...         table = run.finish()
-    ...     print([(folder.name, status["state"]) for folder, status in runs(root)])
+    ...     print([(folder.name, status["state"]) for folder, status in list_runs(root)])
     [('abc', 'finished')]
     """
     root = Path(root)
     if not root.exists():
         raise ResultsError(f"{root}: no such folder")
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for path in sorted(root.rglob("status.json")):
+    for path in sorted(root.rglob(STATUS)):
         if ".replaced-" not in path.parent.name:
             status = read_status(path.parent)
-            found.setdefault(str(status.get("run_id", path.parent)), []).append((path.parent, status))
+            found.setdefault(status["run_id"], []).append((path.parent, status))
     for id, copies in found.items():
-        best = max(copies, key=lambda copy: (copy[1].get("state") == "finished", copy[0].name == id))
+        best = max(copies, key=lambda copy: (copy[1]["state"] == "finished", copy[0].name == id))
         for folder, _ in copies:
             if folder is not best[0]:
                 log.warning("%s: the same run as %s; left out", folder, best[0])
         yield best
 
 
-def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
-    """One long table of all runs under a folder.
+def collect(root: str | Path, *, finished_only: bool = False, per_node: bool = False) -> pd.DataFrame:
+    """Return one table of the rows of all runs under a folder.
 
     Parameters
     ----------
     root : str or Path
         The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
     finished_only : bool, default=False
-        Leave out runs that are still going, failed or were stopped.
+        Leave out runs that are running, have failed or were interrupted.
+    per_node : bool, default=False
+        Include the columns `scored` and `right` (which nodes were scored and right, as packed bits) and `density`.
+        :func:`asbc.evaluate.compare_methods` uses them to resample nodes as well as trials.
 
     Returns
     -------
     DataFrame
-        One row per run, method, level, trial and metric: `value` is what was measured, and every setting has a
-        column of its own (`k_cand`, `bandwidth.gamma`, ...), empty where a run does not have it.
+        One row per run, method, level, trial and metric: `value` is what was measured, and every setting has its own
+        column (`k_cand`, `bandwidth.gamma`, ...), empty where a run does not have it.
 
     See Also
     --------
-    runs : the folders and states of the runs.
+    asbc.runs.list_runs : the folders and states of the runs.
     asbc.evaluate.compare_methods : two methods of the table against each other.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from asbc.results import collect
+    >>> import tempfile, asbc
     >>> from asbc.runs.results import Run
     >>> with tempfile.TemporaryDirectory() as root:
     ...     for number, name in enumerate(["abc", "def"]):
@@ -102,14 +509,14 @@ def collect(root: str | Path, *, finished_only: bool = False) -> pd.DataFrame:
     ...             done = run.begin(experiment="loo")
     ...             run.append("trial-0", [{"method": "knn", "metric": "loo", "value": 0.5 + number / 4}])
     ...             table = run.finish()
-    ...     print(collect(root)["value"].tolist())
+    ...     print(asbc.collect(root)["value"].tolist())
     [0.5, 0.75]
     """
     frames: list[pd.DataFrame] = []
-    for folder, status in runs(root):
-        if finished_only and status.get("state") != "finished":
-            continue
-        frames.extend(read_run(folder))
+    for folder, status in list_runs(root):
+        if status["state"] == "finished" or not finished_only:
+            frames.extend(read_run(folder))
     if not frames:
         raise ResultsError(f"{root}: no results in it")
-    return join_rows(frames)
+    table = join_rows(frames)
+    return table if per_node else table.drop(columns=PER_NODE, errors="ignore")

@@ -15,7 +15,7 @@ from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities import rank_zero_only
 
 from asbc.extras import needed
-from asbc.runs.wandb_logger import has_key
+from asbc.runs.wandb import has_key
 from asbc.storage import DamagedFileError, atomic_path, read_json, write_atomic, write_json
 
 ARGS = "args.json"

@@ -13,7 +13,7 @@ from asbc.evaluate.clustering import cluster
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
 from asbc.outofcore.folder import read_graph_manifest
-from asbc.runs.sealed import ResultsError, read_note
+from asbc.storage import DamagedFileError, read_json
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.repeat(np.arange(4), 10)
@@ -79,7 +79,7 @@ def test_neighbours_that_are_none(given, message):
     [
         ("manifest.json", lambda folder: read_entry_manifest(folder), ValueError),
         ("manifest.json", lambda folder: read_graph_manifest(folder), ValueError),
-        ("status.json", lambda folder: read_note(folder / "status.json"), ResultsError),
+        ("status.json", lambda folder: read_json(folder / "status.json"), DamagedFileError),
     ],
 )
 def test_json_of_any_depth(name, read, error, tmp_path):

@@ -13,17 +13,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from asbc.runs.folder import Run, read_status
-from asbc.runs.results import ResultsError, collect
-from asbc.runs.sealed import write_note, write_rows
-from asbc.runs.settings import read_settings
-from asbc.runs.summary import job_notes
+from asbc.runs.results import ResultsError, Run, collect, read_settings, read_status
+from asbc.runs.terminal import job_notes
+from asbc.storage import write_json, write_table
 from tests.commands import Process
 from tests.faults.flips import flipped
 from tests.faults.kills import killed_at, operations
 from tests.faults.sweeps import sweep, write_words
 from tests.runs.test_command import asbc
-from tests.runs.test_experiment import bare
+from tests.runs.test_run import bare
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,16 +42,18 @@ def whole(words, tmp_path_factory):
 
 def remains(out):
     """Temporary files of writers, and parts, which a finished run does not need."""
-    return [path for path in (out / "runs").rglob("*") if path.name.startswith(".") and path.suffix != ".lock"] + list(
-        (out / "runs").glob("*/parts")
-    )
+    return [
+        path for path in (out / "runs").rglob("*") if path.name.startswith(".") and ".lock" not in path.name
+    ] + list((out / "runs").glob("*/parts"))
 
 
 def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, memory, monkeypatch, some, counted):
     done = operations(sweep, [words, str(memory / "alone")], memory / "alone")
     whole = bare(collect(whole))
     pd.testing.assert_frame_equal(bare(collect(memory / "alone")), whole)
-    assert sum(step.startswith("os.rename") for step in done) == 2 * (1 + 5 + 2 + 1)  # settings, notes, parts, table
+    assert sum(step.startswith("os.rename") for step in done) == 2 * (
+        2 + 6 + 2 + 2
+    )  # settings and record, notes, parts, tables
     followed = Counter()
     for number in some(range(len(done)), 4):
         out = memory / "killed"
@@ -74,10 +74,11 @@ def test_no_flipped_bit_of_a_run_goes_unseen(whole, tmp_path, campaign, counted)
     finished, half = sorted(out.glob("runs/*/"))
     # The second run as it was before its parts were joined.
     table = collect(half)
-    for trial, rows in table.groupby("trial"):
-        write_rows(half / "parts" / f"u{trial}.parquet", rows, unit=f"u{trial}")
+    parts = {
+        f"u{trial}": write_table(half / "parts" / f"u{trial}.parquet", rows) for trial, rows in table.groupby("trial")
+    }
     (half / "results.parquet").unlink()
-    write_note(half / "status.json", read_status(half) | {"state": "running"})
+    write_json(half / "status.json", read_status(half) | {"state": "running", "parts": parts})
 
     readers = {
         "results.parquet": (finished / "results.parquet", lambda: collect(finished)),
@@ -124,7 +125,7 @@ def test_a_disk_that_is_full_is_told_in_one_line(size, words, tmp_path, monkeypa
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     text = "".join(capsys.readouterr())
-    assert "the disk is full, or a file may not grow any more (File too large); make room and start again" in text
+    assert "the disk is full, or a file size limit is reached (File too large); free some space and start again" in text
     assert "Traceback" not in text and ("2 of 2 failed" in text) == bool(size)
 
 
@@ -133,7 +134,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_one_line(words, monkeypat
         pytest.skip("no folder that not even root can write to")
     assert asbc(monkeypatch, *words, "out=/sys/asbc") == 1
     text = "".join(capfd.readouterr())
-    assert "/sys/asbc" in text and "nothing can be written there" in text and "Traceback" not in text
+    assert "/sys/asbc" in text and "the folder is not writable" in text and "Traceback" not in text
 
 
 def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path):
@@ -143,7 +144,9 @@ def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path
     with Run(first.parent, first.name, rerun=True) as run:  # stands for the first sweep, which is at work
         run.begin()
         other = Process("asbc.runs.command", [*words, f"out={tmp_path}"], env=os.environ)
-        said = f"process {os.getpid()} on {os.uname().nodename} is at work on this run; waiting for it to end"
+        said = (
+            f"in use by process {os.getpid()} on {os.uname().nodename}; wait for it, or stop it. Waiting for it to end"
+        )
         while said not in "".join(other.read()):
             assert other.poll() is None, other.read()
             time.sleep(0.05)

@@ -6,8 +6,8 @@ from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
 from asbc.report.evidence import read_evidence
-from asbc.runs.experiment import run
 from asbc.runs.experiments import EXPERIMENTS
+from asbc.runs.run import run
 from tests.conftest import curved_clouds
 
 SWEPT = {"gamma": (0.5, 1, 1.5), "k_cand": (15, 20), "n_grid": (12, 24)}

@@ -1,16 +1,20 @@
 import json
+import math
 import signal
 import sys
 import time
 
 import pandas as pd
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
 from asbc.configs import conf_dir
 from asbc.runs import command as cli
-from asbc.runs.results import collect
-from tests.commands import Process, run
-from tests.runs.test_experiment import bare
+from asbc.runs.results import collect, read_status
+from tests.commands import Process
+from tests.runs.test_run import bare
 
 EXPERIMENTS = sorted(p.stem for p in (conf_dir() / "experiment").glob("*.yaml") if p.stem != "paper")
 TINY = ["embedding=digits", "samples_per_class=[4]", "trials=1", "logger=none", "progress=false"]
@@ -109,9 +113,9 @@ def test_a_single_failure_is_told_in_one_line(tmp_path, monkeypatch, capfd):
     assert "nowhere.npy: no such file" in text and "Traceback" not in text
 
 
-def test_experiments_in_a_row_are_commands_of_their_own():
+def test_the_paper_is_a_list_of_commands():
     assert cli.stages(["experiment=loo", "seed=1"]) == [["experiment=loo", "seed=1"]]
-    assert cli.stages(["-m", "experiment=loo,gamma"]) == [["-m", "experiment=loo"], ["-m", "experiment=gamma"]]
+    assert cli.stages(["-m", "experiment=loo,gamma"]) == [["-m", "experiment=loo,gamma"]]
     paper = cli.stages(["experiment=paper", "seed=1"])
     ours = {"choosing", "noise"}
     assert sorted(command[0] for command in paper) == [f"experiment={name}" for name in EXPERIMENTS if name not in ours]
@@ -119,56 +123,116 @@ def test_experiments_in_a_row_are_commands_of_their_own():
     assert cli.stages(["seed=1"]) == [["seed=1"]]
 
 
-def test_a_sweep_over_a_group_takes_settings_of_its_leaves():
-    swept = ["-m", "experiment=loo", "embedding=simclr,byol", "embedding.source=lightly", "k_cand=20"]
-    there = cli.settings_of_swept_groups(swept)
-    assert there == ["-m", "experiment=loo", "embedding=simclr,byol", "++embedding.source=lightly", "k_cand=20"]
-    alone = ["embedding=simclr", "embedding.source=lightly"]
-    assert cli.settings_of_swept_groups(["-m", *alone]) == ["-m", *alone]
-    assert cli.settings_of_swept_groups(["embedding=simclr,byol", *alone[1:]]) == ["embedding=simclr,byol", *alone[1:]]
-    with pytest.raises(ValueError, match=r"embedding=byol has no setting embedding\.sorce; did you mean .*\.source\?"):
-        cli.settings_of_swept_groups(["-m", "embedding=byol,clinc100", "embedding.sorce=lightly"])
-    with pytest.raises(ValueError, match=r"embedding=clinc100 has no setting embedding\.source"):
-        cli.settings_of_swept_groups(["-m", "embedding=byol,clinc100", "embedding.source=lightly"])
+def test_a_sweep_over_experiments_and_those_that_have_their_own(tmp_path, monkeypatch, capsys):
+    small = ["++evaluate.lp.labels=[1,2]"]
+    assert asbc(monkeypatch, "-m", "experiment=lp,ablation", f"out={tmp_path / 'both'}", *TINY, *small) == 0
+    assert set(collect(tmp_path / "both")["experiment"]) == {"lp", "ablation"}
+    assert asbc(monkeypatch, "-m", "experiment=loo,gamma", f"out={tmp_path / 'own'}", *TINY) == 1
+    assert "experiment=gamma has its own sweep, gamma=0.5,0.75,1,1.25,1.5,2" in capsys.readouterr().out
+    assert set(collect(tmp_path / "own")["experiment"]) == {"loo"}
+    words = ["-m", "experiment=loo,gamma", "gamma=0.5,2", f"out={tmp_path / 'own'}", *TINY]
+    assert asbc(monkeypatch, *words) == 0
+    table = collect(tmp_path / "own")
+    assert set(table[table["experiment"] == "gamma"]["bandwidth.gamma"]) == {0.5, 2.0}
 
 
-def test_several_experiments_run_and_one_failure_is_remembered(tmp_path):
+def test_several_stages_run_and_one_failure_is_remembered(tmp_path, monkeypatch):
     # Only the second has what is taken away.
-    done = run("asbc.runs.command", ["experiment=loo,selectors", "~evaluate.lp", f"out={tmp_path}", *TINY])
-    assert done.returncode == 1
-    assert "evaluate.lp" in done.stdout + done.stderr
+    monkeypatch.setattr(cli, "stages", lambda words: [[f"experiment={n}", *words] for n in ("loo", "selectors")])
+    assert asbc(monkeypatch, "~evaluate.lp", f"out={tmp_path}", *TINY) == 1
     assert collect(tmp_path)["experiment"].unique().tolist() == ["selectors"]
+
+
+@pytest.mark.parametrize("key", ["gamma=0.5", "bandwidth.gamma=0.5", "n_grid=24"])
+def test_settings_of_the_bandwidth_have_short_names(key, tmp_path, monkeypatch, capsys):
+    assert asbc(monkeypatch, key, "method=[nnk_sigma]", f"out={tmp_path}", *TINY) == 0
+    name, _, value = key.removeprefix("bandwidth.").partition("=")
+    assert collect(tmp_path)[f"bandwidth.{name}"].unique().tolist() == [float(value)]
+    (folder,) = tmp_path.glob("runs/*/")
+    assert f"resolved config: {folder / 'config.yaml'}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_both_names_of_a_setting_are_one_run(tmp_path, monkeypatch):
+    for key in ("gamma=0.5", "bandwidth.gamma=0.5"):
+        assert asbc(monkeypatch, key, "method=[nnk_sigma]", f"out={tmp_path}", *TINY) == 0
+    assert collect(tmp_path)["run_id"].nunique() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["+gamm=0.5"], "there is no setting gamm; did you mean gamma?"),
+        (["++foo.bar=0.5"], "there is no setting foo.bar"),
+        (["+graph.foo=1"], "graph has no setting foo"),
+        (["gamma=0.5", "bandwidth=perplexity"], "bandwidth=perplexity has no gamma"),
+        (["gamma=0.5", "bandwidth.gamma=1"], "gamma and bandwidth.gamma are the same setting"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(words, why, tmp_path, monkeypatch, capfd):
+    assert asbc(monkeypatch, *words, f"out={tmp_path}", *TINY) == 1
+    assert why in "".join(capfd.readouterr())
+    assert not list(tmp_path.glob("runs/*/"))
+
+
+def test_a_job_returns_the_optimized_metric(tmp_path):
+    value = {}
+    for name, key in (("known", "loo/knn"), ("unknown", "loo/foo"), ("none", "null")):
+        words = ["method=[knn]", f"optimized_metric={key}", f"out={tmp_path}", *TINY]
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            cfg = compose("config", overrides=words, return_hydra_config=True)
+        cfg.hydra.runtime.output_dir = str(tmp_path / name)
+        cfg.hydra.mode = "RUN"
+        HydraConfig.instance().set_config(cfg)
+        value[name] = cli.job(OmegaConf.masked_copy(cfg, [key for key in cfg if key != "hydra"]))
+    table = collect(tmp_path)
+    assert value["known"] == pytest.approx(table[table["metric"] == "loo"]["value"].mean())
+    assert math.isnan(value["unknown"]) and value["none"] is None
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     process = Process("asbc.runs.command", [*TINY[:2], "trials=2000", f"out={tmp_path}"])
-    while not list(tmp_path.glob("runs/*/parts/*.parquet")):
+    while len(list(tmp_path.glob("runs/*/parts/*.parquet"))) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on from there" in err and "Traceback" not in out + err
+    assert "the same command resumes" in err and "Traceback" not in out + err
     (status,) = [json.loads(p.read_text()) for p in tmp_path.glob("runs/*/status.json")]
     assert status["state"] == "interrupted"
     assert len(collect(tmp_path)) >= 6
 
 
-def test_unknown_names_in_lists_are_told_with_those_there_are(tmp_path, monkeypatch, capsys):
-    assert asbc(monkeypatch, "method=[knn,foo]", f"out={tmp_path}") == 1
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["method=[knn,foo]"], "there is no method 'foo' Available: blend, "),
+        (["method=[knn,nnk_sigm]"], "there is no method 'nnk_sigm'; did you mean nnk_sigma?"),
+        (["experiment=lop"], "there is no experiment 'lop'; did you mean lp? Available: ablation"),
+        (["-m", "embedding=simclr,byo"], "there is no embedding 'byo'; did you mean byol?"),
+        (["bandwidth.gama=1"], "there is no setting bandwidth.gama; did you mean bandwidth.gamma?"),
+        (["bandwith.gamma=1"], "there is no setting bandwith.gamma; did you mean bandwidth.gamma?"),
+    ],
+)
+def test_unknown_names_get_the_closest_one(words, why, tmp_path, monkeypatch, capsys):
+    assert asbc(monkeypatch, *words, f"out={tmp_path}") == 1
     shown = capsys.readouterr().err
-    assert "there is no method 'foo'" in shown and "knn_sigma, " in shown and "Traceback" not in shown
-    assert list(tmp_path.iterdir()) == []
-    assert "no evaluate 'foo'; did you mean loo? There are alignment, " in cli.unknown_leaves(["evaluate=[foo]"])
-    assert "there are csv, none, wandb" in cli.unknown_leaves(["-m", "logger=[csv],[foo]"])
-    for good in ("method=[knn,nnk_sigma]", "logger=[]", "samples_per_class=[4,6]", "evaluate=['loo']", "k_cand=15,30"):
-        assert cli.unknown_leaves([good]) is None
-    for good in ("experiment=loo,lp", "embedding=glob(*)", "hydra/launcher=joblib", "experiment=null", "seed=foo"):
-        assert cli.unknown_leaves([good]) is None
-    assert "there is no experiment 'lop'; did you mean lp? There are ablation" in cli.unknown_leaves(["experiment=lop"])
-    assert "no embedding 'byo'; did you mean byol?" in cli.unknown_leaves(["-m", "embedding=simclr,byo"])
+    assert why in shown and "Traceback" not in shown and shown.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_options_of_another_folder_are_found(tmp_path, monkeypatch):
     (tmp_path / "method").mkdir()
-    (tmp_path / "method" / "foo.yaml").write_text("")
-    for flags in (["--config-dir", str(tmp_path)], [f"--config-dir={tmp_path}"], ["-cd", str(tmp_path)]):
-        assert cli.unknown_leaves([*flags, "method=[knn,foo]"]) is None
-        assert "'bar'" in cli.unknown_leaves([*flags, "method=[bar]"])
+    (tmp_path / "method" / "mine.yaml").write_text(
+        "# @package methods.mine\n_target_: asbc.evaluate.Method\nweights: uniform\n"
+    )
+    assert asbc(monkeypatch, "--config-dir", str(tmp_path), "method=[mine]", f"out={tmp_path / 'out'}", *TINY) == 0
+    assert set(collect(tmp_path / "out")["method"]) == {"mine"}
+
+
+def test_debug_is_one_trial_on_the_digits(tmp_path, monkeypatch):
+    assert asbc(monkeypatch, "experiment=loo", "debug=default", "method=[knn]", f"out={tmp_path}", "tags=[first]") == 0
+    table = collect(tmp_path)
+    assert set(table["dataset"]) == {"digits"} and set(table["trial"]) == {0} and set(table["samples"]) == {10}
+    (folder,) = tmp_path.glob("runs/*/")
+    assert read_status(folder)["tags"] == ["first"]

@@ -45,7 +45,7 @@ def test_every_experiment_of_the_configs_has_a_record_and_every_record_a_config(
             cfg = compose("config", overrides=[f"experiment={name}"], return_hydra_config=True)
         assert cfg.name == record.name == name
         swept = cfg.hydra.sweeper.params or {}
-        assert list(swept) == ([record.axis.key] if record.axis else [])
+        assert list(swept) == ([record.axis.key.rpartition(".")[2]] if record.axis else [])
 
 
 @pytest.mark.parametrize("record", EXPERIMENTS.values(), ids=lambda record: record.name)

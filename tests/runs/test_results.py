@@ -1,18 +1,24 @@
-import json
 import logging
 import os
 import shutil
 import threading
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from asbc.files import write_whole
-from asbc.runs.identity import run_id
-from asbc.runs.results import ResultsError, Run, collect, read_rows, read_status, runs
-from asbc.runs.sealed import FORMAT, write_rows
+from asbc.runs.results import (
+    FORMAT,
+    ResultsError,
+    Run,
+    collect,
+    list_runs,
+    read_rows,
+    read_settings,
+    read_status,
+    run_id,
+    settings_text,
+)
+from asbc.storage import write_json
 from asbc.version import __version__
 
 
@@ -86,13 +92,16 @@ def test_a_kill_while_finishing_loses_and_doubles_nothing(tmp_path, monkeypatch,
         if moment == "before the status":
             patch.setattr(run, "note", die)
         else:
-            patch.setattr("asbc.runs.folder.shutil.rmtree", die)
+            patch.setattr("asbc.runs.results.shutil.rmtree", die)
         run.finish()
-    run._lock.release()
+    run._stack.close()
     assert len(collect(tmp_path)) == 6
     with Run(tmp_path, "abc") as again:
-        assert again.finished
-        assert len(again.finish()) == 6
+        assert again.finished == (moment == "before the parts go")
+        if not again.finished:
+            assert again.begin() == {"u1", "u2"}
+            assert len(again.finish()) == 6
+    assert len(collect(tmp_path)) == 6
     assert read_status(tmp_path / "abc")["state"] == "finished"
     assert not (tmp_path / "abc" / "parts").exists()
 
@@ -109,7 +118,7 @@ def test_rerun_sets_the_old_rows_aside(tmp_path):
         "abc.replaced-2",
     ]
     assert collect(tmp_path)["level"].unique().tolist() == [3]
-    assert [p.name for p, _ in runs(tmp_path)] == ["abc"]
+    assert [p.name for p, _ in list_runs(tmp_path)] == ["abc"]
 
 
 def test_a_second_process_says_who_is_at_it_and_waits(tmp_path, caplog):
@@ -138,55 +147,141 @@ def test_a_second_process_says_who_is_at_it_and_waits(tmp_path, caplog):
     finally:
         logger.removeHandler(told)
     assert found == [(True, "finished", 3)]
-    assert f"process {os.getpid()} on {os.uname().nodename} is at work on this run; waiting" in caplog.text
+    assert f"in use by process {os.getpid()} on {os.uname().nodename}" in caplog.text and "Waiting" in caplog.text
 
 
-def test_write_whole_leaves_the_old_file_when_writing_fails(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def torn(p):
-        p.write_text("ne")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, torn)
-    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
-def test_other_formats_and_corrupt_files_are_refused_and_left_alone(tmp_path):
+def test_damaged_parts_are_named_and_computed_again(tmp_path, caplog):
     with Run(tmp_path, "abc") as run:
         run.begin()
-        run.append("u1", rows(1))
-    part = tmp_path / "abc" / "parts" / "u1.parquet"
-    torn = part.read_bytes()[:-20]
-    part.write_bytes(torn)
-    with pytest.raises(ResultsError, match=r"u1.parquet: damaged, .* rerun=true"):
+        for unit in (1, 2, 3):
+            run.append(f"u{unit}", rows(unit))
+    parts = tmp_path / "abc" / "parts"
+    (parts / "u1.parquet").write_bytes((parts / "u1.parquet").read_bytes()[:-20])
+    with pytest.raises(ResultsError, match=r"u1.parquet: damaged .* rerun=true"):
         collect(tmp_path)
-    with pytest.raises(ResultsError, match=r"u1.parquet: damaged, .* rerun=true"), Run(tmp_path, "abc") as run:
+    (parts / "u2.parquet").unlink()
+    shutil.copy(parts / "u3.parquet", parts / "u4.parquet")  # not in status.json: a kill came before it was recorded
+    with Run(tmp_path, "abc") as run:
+        assert run.begin() == {"u3"}
+        assert "u1.parquet: damaged" in caplog.text and "u2.parquet" in caplog.text
+        for unit in (1, 2):
+            run.append(f"u{unit}", rows(unit))
+        assert sorted(run.finish()["level"].unique()) == [1, 2, 3]
+
+
+def test_other_formats_and_damaged_files_are_refused(tmp_path):
+    with Run(tmp_path, "abc", {"seed": 0}) as run:
         run.begin()
-    assert part.read_bytes() == torn
-
-    pq.write_table(pa.table({"x": [1]}), part)
-    with pytest.raises(ResultsError, match="format unknown"):
-        read_rows(part)
-
-    status = tmp_path / "abc" / "status.json"
-    status.write_text(json.dumps({"format": FORMAT + 1}))
-    with (
-        pytest.raises(ResultsError, match=f"format {FORMAT + 1}, this version .* {FORMAT}"),
-        Run(tmp_path, "abc"),
-    ):
-        pass
-    status.write_text("{")
-    with pytest.raises(ResultsError, match="not readable"):
-        list(runs(tmp_path))
+        run.append("u1", rows(1))
+        run.finish()
+    for name, read in (("results.parquet", collect), ("config.yaml", read_settings), ("status.json", read_status)):
+        path = tmp_path / "abc" / name
+        good = path.read_bytes()
+        for bad in (good[:-5], good.replace(b"e", b"f"), b""):
+            path.write_bytes(bad)
+            with pytest.raises(ResultsError, match=rf"{name}: .*(damaged|not a readable).* rerun=true"):
+                read(tmp_path / "abc")
+        path.write_bytes(good)
+    status = read_status(tmp_path / "abc")
+    write_json(tmp_path / "abc" / "status.json", status | {"format": FORMAT + 1})
+    with pytest.raises(ResultsError, match=f"format {FORMAT + 1}, this version reads format {FORMAT}"):
+        collect(tmp_path)
+    write_json(tmp_path / "abc" / "status.json", status | {"parts": 3})
+    with pytest.raises(ResultsError, match="parts missing or of a wrong type"):
+        collect(tmp_path)
     with pytest.raises(ResultsError, match="no such folder"):
         collect(tmp_path / "nowhere")
 
 
+def test_part_names_stay_inside_the_folder(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        run.begin()
+        run.append("u1", rows(1))
+    status = read_status(tmp_path / "abc")
+    write_json(tmp_path / "abc" / "status.json", status | {"parts": {"../../secret": 1}})
+    with pytest.raises(ResultsError, match="points outside the folder"):
+        collect(tmp_path)
+
+
+ODD = {
+    "numbers": [0, -1, 10**20, 0.0, -0.5, 1e-05, 1e20, 1e300, 5e-324, float("inf"), float("-inf")],
+    "words": ["1", "1e5", "1.5", "yes", "No", "null", "~", "", " ", "0x1f", "0o7", "1_000", "12:30:45", "2020-01-01"],
+    "more": ["2020-01-01 10:00:00", "a: b", "#", "- x", "é ε 中", "line\nline", "tab\t", "'", '"', "%", "&a", "|"],
+    "none": None,
+    "flags": [True, False],
+    "nested": {"a": {"b": {"c": []}}, "d": {}, "2020-01-01": 1, "on": 2, "1": 3, "${k_cand}": "${k_cand}"},
+}
+
+
+def write_settings(root, settings, text=None):
+    with Run(root, "abc", settings) as run:
+        run.begin()
+        run.finish()
+    if text is not None:
+        (run.path / "config.yaml").write_text(text)
+        write_json(run.path / "status.json", read_status(run.path) | {"files": {}})
+    return run.path
+
+
+def test_settings_come_back_as_they_were(tmp_path):
+    folder = write_settings(tmp_path, {**ODD, "same": ODD["flags"]})
+    assert read_settings(folder) == {**ODD, "same": ODD["flags"]} and "&" not in settings_text(folder).split("more")[0]
+    assert [type(v) for v in read_settings(folder)["words"]] == [str] * len(ODD["words"])
+    (folder / "config.yaml").unlink()
+    assert read_settings(folder) == {} and settings_text(folder) == ""
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BOMB, "aliases are not allowed"),
+        ("a: " + "[" * 100_000, "nested deeper than"),
+        ("a: " + "[" * 60 + "]" * 60, "nested deeper than"),
+        ("a: " + "x" * 2**21, "larger than"),
+        ("a: !!python/object/apply:os.system [echo]", "could not determine a constructor"),
+        ("a: [1,", "not readable"),
+        ("\0", "not readable"),
+    ],
+    ids=["bomb", "deep", "balanced", "large", "python", "torn", "binary"],
+)
+def test_settings_of_strangers_are_refused_with_the_file_named(tmp_path, text, why):
+    folder = write_settings(tmp_path, {}, text)
+    with pytest.raises(ResultsError, match=rf"config\.yaml: .*{why}"):
+        read_settings(folder)
+
+
+def test_values_of_several_types_in_one_column_are_refused_in_one_line(tmp_path):
+    with pytest.raises(ResultsError, match=r"u.parquet: a column has values of several types"), Run(tmp_path, "a") as r:
+        r.begin()
+        r.append("u", [{"value": 0.5}, {"value": "half"}])
+
+
+def test_tables_are_plain_parquet_files(tmp_path):
+    with Run(tmp_path, "abc") as run:
+        run.begin()
+        run.append("u1", rows(1))
+        frame = run.finish()
+    pd.testing.assert_frame_equal(pd.read_parquet(run.path / "results.parquet"), frame)
+
+
+def test_integers_stay_integers_and_packed_columns_come_on_request(tmp_path):
+    for name, more in (("a", {"n_grid": 12, "flag": True}), ("b", {"gamma": 1.0})):
+        with Run(tmp_path, name) as run:
+            run.begin()
+            run.append("u", [dict(value=0.5, scored=b"1", right=b"1", k=3, **more), dict(value=1.0, k=None)])
+            run.finish()
+    table = collect(tmp_path)
+    assert {"scored", "right"}.isdisjoint(table) and {"scored", "right"} <= {*collect(tmp_path, per_node=True)}
+    assert table["n_grid"].dropna().tolist() == [12] and isinstance(table["n_grid"].iloc[0], int | pd.Int64Dtype.type)
+    assert str(table["k"].dtype) == "Int64" and str(table["flag"].dtype) == "boolean"
+
+
 def test_columns_of_different_runs_are_joined(tmp_path):
-    write_rows(tmp_path / "a.parquet", [dict(value=1.0, c=None, s="x")])
     for name, extra in (("a", {"gamma": 1.0}), ("b", {"k": 15, "note": None})):
         with Run(tmp_path, name) as run:
             run.begin()
@@ -196,27 +291,17 @@ def test_columns_of_different_runs_are_joined(tmp_path):
     assert set(table.columns) == {"value", "gamma", "k", "note"} and len(table) == 2
 
 
-def test_copies_of_parts_and_runs_are_counted_once(tmp_path, caplog):
+def test_copies_of_runs_are_counted_once(tmp_path, caplog):
     with Run(tmp_path, "abc") as run:
         run.begin()
         run.append("u1", rows(1))
         run.append("u2", rows(2))
-    parts = tmp_path / "abc" / "parts"
-    shutil.copy(parts / "u1.parquet", parts / "u1 (copy).parquet")
-    assert len(collect(tmp_path)) == 6
-    assert "u1 (copy).parquet: the rows of u1 under another name; left out" in caplog.text
-    shutil.copy(parts / "u1.parquet", parts / "u2.parquet")  # in the place of another unit: that one is done again
-    with Run(tmp_path, "abc") as run:
-        assert run.begin() == {"u1"}
-        run.append("u2", rows(2))
         table = run.finish()
-    assert sorted(table["level"]) == [1, 1, 1, 2, 2, 2]
-
     (tmp_path / "backup").mkdir()
     for copy in ("aaa", "zzz", "backup/abc"):
         shutil.copytree(tmp_path / "abc", tmp_path / copy)
     pd.testing.assert_frame_equal(collect(tmp_path), table)
-    assert [path.name for path, _ in runs(tmp_path)] == ["abc"]
+    assert [path.name for path, _ in list_runs(tmp_path)] == ["abc"]
     assert f"{tmp_path / 'zzz'}: the same run as {tmp_path / 'abc'}; left out" in caplog.text
     pd.testing.assert_frame_equal(collect(tmp_path / "zzz"), table)
     with pytest.raises(ResultsError, match="zzz: holds a copy of the run abc"), Run(tmp_path, "zzz"):
@@ -246,21 +331,9 @@ def test_the_half_done_work_of_another_version_is_set_aside(tmp_path, caplog):
         assert run.begin() == set()
         run.append("u1", rows(5))
         assert run.finish()["level"].tolist() == [5, 5, 5]
-    assert f"asbc 0.0.7 has done a part of this run (this is {__version__}); it is set aside as abc.replaced-1" in (
-        caplog.text
-    )
+    assert f"begun by asbc 0.0.7 (this is {__version__}); set aside as abc.replaced-1" in caplog.text
     assert read_rows(tmp_path / "abc.replaced-1" / "parts" / "u1.parquet")["level"].tolist() == [1, 1, 1]
     assert read_status(tmp_path / "abc")["version"] == __version__
-
-
-def test_versions_are_mixed_if_that_is_asked_for(tmp_path, caplog):
-    begun_by(tmp_path, "0.0.7")
-    with Run(tmp_path, "abc", mix_versions=True) as run:
-        assert run.begin() == {"u1"}
-        run.append("u2", rows(2))
-        assert len(run.finish()) == 6
-    assert f"asbc 0.0.7 has done a part of this run (this is {__version__}); it goes on" in caplog.text
-    assert read_status(tmp_path / "abc")["versions"] == ["0.0.7", __version__]
 
 
 def test_what_killed_writers_left_is_swept(tmp_path):

@@ -10,10 +10,20 @@ from omegaconf import OmegaConf
 
 import asbc
 from asbc.runs import command
-from asbc.runs.headline import headline, remarks
+from asbc.runs.record import find_record
 from asbc.runs.results import read_status
-from asbc.runs.sealed import write_note
-from asbc.runs.summary import SweepSummary, job_notes, show_run, show_sweep, skipped_because
+from asbc.runs.terminal import (
+    SweepSummary,
+    headline,
+    job_notes,
+    optimized,
+    remarks,
+    show_run,
+    show_sweep,
+    skipped_because,
+    summary,
+)
+from asbc.storage import write_json
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
 
@@ -27,7 +37,7 @@ def call(monkeypatch, *arguments):
 
 def finished_by(folder, version):
     """As if another version had finished the run."""
-    write_note(folder / "status.json", read_status(folder) | {"version": version})
+    write_json(folder / "status.json", read_status(folder) | {"version": version})
 
 
 def said(capsys):
@@ -36,20 +46,20 @@ def said(capsys):
 
 def test_a_run_of_another_version_says_so_when_it_is_skipped(tmp_path, monkeypatch, capsys):
     arguments = [f"out={tmp_path}", *TINY]
-    assert call(monkeypatch, *arguments) == 0 and "finished before" not in said(capsys)
+    assert call(monkeypatch, *arguments) == 0 and "already finished" not in said(capsys)
     (folder,) = [path.parent for path in tmp_path.glob("runs/*/status.json")]
     assert read_status(folder)["version"] == asbc.__version__
     assert call(monkeypatch, *arguments) == 0
-    assert "finished before; rerun=true does it again" in said(capsys)
+    assert "already finished; rerun=true computes it again" in said(capsys)
 
     finished_by(folder, "0.0.7")
     rows = (folder / "results.parquet").read_bytes()
     assert call(monkeypatch, *arguments) == 0
-    assert f"finished before by asbc 0.0.7 (this is {asbc.__version__}); rerun=true does it again" in said(capsys)
+    assert f"already finished by asbc 0.0.7 (this is {asbc.__version__}); rerun=true computes it again" in said(capsys)
     assert (folder / "results.parquet").read_bytes() == rows and read_status(folder)["version"] == "0.0.7"
 
     assert call(monkeypatch, *arguments, "rerun=true") == 0
-    assert "finished before" not in said(capsys)
+    assert "already finished" not in said(capsys)
     assert read_status(folder)["version"] == asbc.__version__
     assert read_status(folder.with_name(f"{folder.name}.replaced-1"))["version"] == "0.0.7"
 
@@ -64,24 +74,27 @@ def test_a_sweep_says_which_of_its_runs_another_version_finished(tmp_path, monke
     assert call(monkeypatch, *arguments) == 0
     text = said(capsys)
     assert text.count("skipped (asbc 0.0.7)") == 1 and text.count("skipped") == 2
-    assert f"1 of 2 were finished before by asbc 0.0.7 (this is {asbc.__version__}); rerun=true does them again" in text
+    assert (
+        f"1 of 2 were already finished by asbc 0.0.7 (this is {asbc.__version__}); rerun=true computes them again"
+        in text
+    )
 
     assert call(monkeypatch, *arguments, "rerun=true") == 0
     assert "skipped" not in said(capsys)
     assert {read_status(folder)["version"] for folder in (first, second)} == {asbc.__version__}
     assert call(monkeypatch, *arguments) == 0
-    assert "finished before by" not in said(capsys)
+    assert "already finished by" not in said(capsys)
 
 
 def test_a_version_that_left_no_number_is_another_one_too():
     assert skipped_because("unknown") == (
-        f"finished before by asbc unknown (this is {asbc.__version__}); rerun=true does it again"
+        f"already finished by asbc unknown (this is {asbc.__version__}); rerun=true computes it again"
     )
 
 
 def test_a_failed_job_of_a_sweep_has_no_version(tmp_path, capsys):
     note = {"overrides": ["k_cand=3000"], "state": "failed", "error": "ValueError: too many"}
-    assert show_sweep([note], tmp_path) == 1
+    show_sweep([note], tmp_path)
     assert "1 of 1 failed" in capsys.readouterr().out
 
 
@@ -101,15 +114,15 @@ def test_brackets_of_overrides_are_shown(tmp_path, capsys):
 
 def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeypatch):
     for number in range(3):
-        write_note(tmp_path / str(number) / "job.json", {"overrides": [f"seed={number}"], "state": "interrupted"})
+        write_json(tmp_path / str(number) / "job.json", {"overrides": [f"seed={number}"], "state": "interrupted"})
     (tmp_path / "1" / "job.json").unlink()
     path = tmp_path / "2" / "job.json"
     path.write_text(path.read_text().replace("interrupted", "finished"))
     notes = job_notes(tmp_path)
     assert [note["state"] for note in notes] == ["interrupted", "failed", "failed"]
-    assert "left no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
+    assert "no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
     # Counted even where nothing can be printed.
-    monkeypatch.setattr("asbc.runs.summary.show_sweep", lambda *_: 1 / 0)
+    monkeypatch.setattr("asbc.runs.terminal.show_sweep", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         SweepSummary().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
     assert SweepSummary.failed == 2
@@ -149,25 +162,40 @@ def test_a_headline_is_of_one_level_and_of_what_was_chosen():
         + [row("spearman", 0.7, target="mst", estimator="mst"), row("spearman", 0.1, target="two_nn", estimator="mst")]
         + [row("components", 3.0)]
     )
-    shown = {" ".join(title.split()): value for title, value in headline(table).loc["knn"].items()}
+    shown = {column.title: column.values["knn"] for column in headline(table)}
     assert shown == pytest.approx(
-        {"loo": 0.7, "loo balanced": 0.5, "lp 1 label": 0.3, "lp 5 labels": 0.9, "Spearman: rank and mst": 0.7}
-        | {"rank at the chosen sigma": 6.5, "pieces": 3.0, "median rank": 6.0, "seconds": 0.1}
+        {"LOO": 0.7, "LOO balanced": 0.5, "LP, 1 label": 0.3, "LP, 5 labels": 0.9, "pieces": 3.0, "median r": 6.0}
     )
+    assert summary(table)["lp/knn"] == optimized(table, "lp/knn") == 0.9
+    with pytest.raises(ValueError, match=r"optimized_metric=loo/nnk was not measured; there are: loo/knn, "):
+        optimized(table, "loo/nnk")
+    shown = [column.title for column in headline(table, find_record("regimes"))]
+    assert shown[0] == "median chosen rank"
+    shown = {column.title: column.values["knn"] for column in headline(table, find_record("alignment"))}
+    assert shown["Spearman(r, d), d by mst"] == 0.7
     said = remarks(table)
     assert said.startswith("mean of 2 trials with 20 per class; 40 nodes in 2 classes; 1 class has fewer")
     everything = pd.concat([table, pd.DataFrame([row("loo", 0.9, samples=0, level=0)])])
-    assert headline(everything)["loo"].tolist() == [0.9] and "with all nodes" in remarks(everything)
+    assert headline(everything)[0].values.tolist() == [0.9] and "with all nodes" in remarks(everything)
+    assert remarks(table.assign(total_nodes=40)).startswith("all nodes, 2 seeds; 40 nodes in 2 classes")
+
+
+def test_a_metric_that_nobody_has_described_is_printed(tmp_path, capsys):
+    table = pd.DataFrame([row("edge_agreement", 0.25)])
+    assert [column.title for column in headline(table)] == ["edge agreement"]
+    show_run(table, tmp_path)
+    assert "0.250" in capsys.readouterr().out
 
 
 def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_path, monkeypatch, capfd):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
     assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELED
-    assert "left out, since x has no labels: loo; what needs no labels: experiment=regimes" in capfd.readouterr().out
+    assert "skipped, because x has no labels: loo; without labels run experiment=regimes" in capfd.readouterr().out
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
-    assert call(monkeypatch, "experiment=regimes,loo", *with_sigma) == 0
-    assert "Left out, since they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
+    monkeypatch.setattr(command, "stages", lambda words: [["experiment=regimes", *words], ["experiment=loo", *words]])
+    assert call(monkeypatch, *with_sigma) == 0
+    assert "Skipped, because they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
 
 
 def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
@@ -192,7 +220,7 @@ def test_seconds_get_no_table_of_their_own(tmp_path, monkeypatch, capsys):
     )
     show_run(table, tmp_path)
     printed = capsys.readouterr().out
-    assert printed.count("knn_sigma_alpha") == 1 and "dimension" in printed
+    assert printed.count("knn_sigma_alpha") == 1 and "median d" in printed
 
 
 def test_a_summary_is_readable_on_a_narrow_terminal(tmp_path, monkeypatch, capsys):

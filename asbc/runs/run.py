@@ -1,9 +1,9 @@
-"""From a config to rows of results: every method on every subsample, measured by every task."""
+"""From a config to rows of results: every method on every sample, measured by every task."""
 
 from __future__ import annotations
 
+import functools
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from asbc.evaluate.hits import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
-from asbc.runs.folder import Run
-from asbc.runs.identity import run_id
-from asbc.runs.levels import (
+from asbc.progress import Progress
+from asbc.runs.loggers import Mirror, RunFacts, Session
+from asbc.runs.record import Experiment, load_record, write_record
+from asbc.runs.results import Run, run_id
+from asbc.runs.samples import (
+    build,
     check_settings,
     draw,
     level_in_words,
-    made,
     own_levels,
     plan,
     sample_columns,
     scorable,
     why_not_scored,
 )
-from asbc.runs.loggers import Mirror, RunFacts, Session
-from asbc.runs.record import load_record, write_record
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("asbc")
 
-# Keys of a config that decide where and how it runs and not what comes out, so they are no part of a run's id. The
-# embeddings are among them because the hash of their contents stands for them: a copied file gives the same run.
-NOT_SETTINGS = (
-    "embedding", "logger", "out", "rerun", "mix_versions", "threads", "progress", "stages", "levels", "own_levels",
-    "record",
-)  # fmt: skip
+# Keys of a config that do not change the results, so they are not part of a run's id. The embeddings are represented by
+# a hash of their contents; `gamma` and `n_grid` are copied into `bandwidth`.
+NOT_SETTINGS = {
+    "embedding", "logger", "out", "rerun", "threads", "progress", "stages", "levels", "own_levels", "record", "tags",
+    "optimized_metric", "gamma", "n_grid",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """Result of :func:`run`.
 
     Attributes
     ----------
@@ -61,22 +61,25 @@ class Outcome:
     path : Path
         The run's folder.
     skipped : bool
-        Whether it was finished before, so that nothing was done.
+        Whether it was finished before, so that nothing was computed.
     table : DataFrame
         All its rows.
+    record : Experiment
+        What the experiment is.
     version : str
-        The version of asbc that finished it; "unknown" where it left none.
+        The version of asbc that finished it.
     """
 
     run_id: str
     path: Path
     skipped: bool
     table: pd.DataFrame
+    record: Experiment
     version: str = __version__
 
 
 def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None) -> Outcome:
-    """Run one experiment, or what is left of it.
+    """Run one experiment, or the part of it that is missing.
 
     Parameters
     ----------
@@ -91,13 +94,13 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     -------
     Outcome
     """
-    methods: dict[str, Method] = {name: made(node, f"methods.{name}") for name, node in _items(cfg.get("methods"))}
-    tasks: dict[str, Task] = {name: made(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
+    methods: dict[str, Method] = {name: build(node, f"methods.{name}") for name, node in _items(cfg.get("methods"))}
+    tasks: dict[str, Task] = {name: build(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
     check_settings(cfg, methods, tasks)
     described = [metric for task in tasks.values() for metric in task.metrics]
     record = load_record(cfg.get("record"), str(cfg.name)).described(described)
     embeddings: Embeddings = instantiate(cfg.embedding).load()
-    if cfg.samples_per_class == "auto":  # what embedding=files says
+    if cfg.samples_per_class == "auto":  # set by embedding=files
         cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
     tasks = scorable(embeddings, tasks)
     settings = settings_of(cfg)
@@ -106,36 +109,44 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         "experiment": str(cfg.name),
         "dataset": embeddings.name,
         "encoder": embeddings.encoder,
+        "embedding": OmegaConf.to_container(cfg.embedding, resolve=True),
         "fingerprint": embeddings.fingerprint,
         "vectors": fingerprint(embeddings.vectors),
         "labelled": why_not_scored(embeddings) is None,
         "version": __version__,
         "group": group,
+        "tags": list(cfg.get("tags") or []),
     }
-    runs = Path(cfg.out) / "runs"
-    told = {**settings, "data": facts}
-    with Run(runs, id, told, rerun=bool(cfg.rerun), mix_versions=bool(cfg.mix_versions)) as folder:
+    with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
         if folder.finished:
-            return _finished_before(cfg, folder, settings, facts)
+            table = folder.rows()
+            for session in _sessions(cfg, folder, settings, facts):
+                if not session.complete():
+                    with Mirror(session) as logger:
+                        logger.conclude(table)
+            return Outcome(id, folder.path, True, table, record, str(folder.status.get("version", "unknown")))
         done = folder.begin(**facts)
         write_record(folder.path, record)
         units = plan(cfg, embeddings, tasks)
         folder.note("running", units=len(units))
         with ExitStack() as stack:
-            stack.enter_context(_threads(threads))
+            stack.enter_context(_limit_threads(threads))
             loggers = [stack.enter_context(Mirror(session)) for session in _sessions(cfg, folder, settings, facts)]
             if done:
                 for logger in loggers:
                     logger.log(folder.rows())
-            steps = len(units) * len(tasks) * len(methods)
-            progress = stack.enter_context(_progress(str(cfg.name), steps, bool(cfg.progress)))
+            scores = len(tasks) * len(methods)  # per unit
+            progress = Progress(shown=bool(cfg.progress))
+            advance = stack.enter_context(
+                progress.step(str(cfg.name), len(units) * scores, len(done) * scores, unit="scores")
+            )
+            sample: Sample | None = None
             for unit in units:
                 if unit.name in done:
-                    progress(len(tasks) * len(methods), "")
                     continue
-                sample = draw(cfg, embeddings, unit)
+                sample = draw(cfg, embeddings, unit, sample)
                 rows = [
-                    {"run_id": id, **row} for row in measure(cfg, embeddings, sample, methods, tasks, progress=progress)
+                    {"run_id": id, **row} for row in measure(cfg, embeddings, sample, methods, tasks, progress=advance)
                 ]
                 folder.append(unit.name, rows)
                 for logger in loggers:
@@ -143,32 +154,21 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
             table = folder.finish()
             for logger in loggers:
                 logger.conclude(table)
-        return Outcome(id, folder.path, False, table)
-
-
-def _finished_before(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> Outcome:
-    """A run whose rows are all there. A kill may have come just before it was noted, or before the loggers had it."""
-    version = str(folder.status.get("version", "unknown"))
-    table = folder.finish(**facts | {"version": version}) if folder.status["state"] != "finished" else folder.rows()
-    for session in _sessions(cfg, folder, settings, facts):
-        if session.lacks():
-            with Mirror(session) as logger:
-                logger.conclude(table)
-    return Outcome(folder.id, folder.path, True, table, version)
+        return Outcome(id, folder.path, False, table, record)
 
 
 def _sessions(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> list[Session]:
-    told = RunFacts(folder.id, folder.status["attempt"], folder.path, settings, facts)
-    return [instantiate(node)(told) for _, node in _items(cfg.get("logger"))]
+    about = RunFacts(folder.id, folder.status["attempt"], folder.path, settings, facts)
+    return [instantiate(node)(about) for _, node in _items(cfg.get("logger"))]
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
-    """The part of a config that decides what comes out, resolved to plain values."""
+    """Return the part of a config that decides the results, resolved to plain values."""
     plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     settings = {str(key): value for key, value in plain.items() if key not in NOT_SETTINGS}
-    wanted = settings["samples_per_class"]
-    return settings | {"samples_per_class": wanted if isinstance(wanted, list) else [wanted]}  # one number is a list
+    levels = settings["samples_per_class"]
+    return settings | {"samples_per_class": levels if isinstance(levels, list) else [levels]}
 
 
 def measure(
@@ -180,7 +180,7 @@ def measure(
     *,
     progress: Any = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one subsample: every task on every method."""
+    """Yield the rows of one sample: every task on every method."""
     shared = {
         "experiment": str(cfg.name),
         "dataset": embeddings.name,
@@ -190,6 +190,7 @@ def measure(
         **sample_columns(sample),
         "seed": int(cfg.seed),
         "k_cand": int(cfg.k_cand),
+        **_flat("embedding", cfg.embedding),
         **{name: value for name, value in _flat("neighbors", cfg.neighbors).items() if name != "neighbors.k"},
         **_flat("dimension", cfg.dimension),
         **_flat("graph", cfg.graph),
@@ -232,73 +233,60 @@ def _row(score: Score, sample: Sample) -> dict[str, Any]:
 
 
 def _cost(sample: Sample, method: Method) -> dict[str, float]:
-    """Columns that say what the method's graph cost on this subsample, and how much of that was the search."""
+    """Seconds of the method's graph on this sample, and of the search alone."""
     return {"search_seconds": sample.search_seconds, "build_seconds": sample.seconds(method, graph=True)}
 
 
 def _describe(method: Method, own: bool) -> dict[str, Any]:
-    """Columns that say what a method is. Candidates that a task made up (not `own`) have no bandwidth rule to tell."""
+    """Columns that describe a method. Candidates that a task tunes (not `own`) have no bandwidth rule."""
     columns: dict[str, Any] = {"weights": method.kind}
     if not own:
         return columns
-    columns["sharpen"] = method.sharpen
+    columns |= {"sharpen": method.sharpen, **_parameters("weights", method.weights)}
     rule = method.bandwidth if method.weight_rule().uses_bandwidth else None
-    columns["bandwidth"] = None if rule is None else type(rule).__name__
-    if rule is not None:
-        columns.update({f"bandwidth.{key}": _plain(value) for key, value in rule.get_params(deep=False).items()})
-    return columns
+    return columns | {"bandwidth": None if rule is None else type(rule).__name__, **_parameters("bandwidth", rule)}
+
+
+def _parameters(prefix: str, value: Any) -> dict[str, Any]:
+    """Columns of the parameters of a rule, or of a function with some of its arguments given."""
+    found: Mapping[str, Any] = {}
+    if hasattr(value, "get_params"):
+        found = value.get_params(deep=False)
+    elif isinstance(value, functools.partial):
+        found = value.keywords
+    return {f"{prefix}.{name}": _plain(item) for name, item in found.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Numbers stay numbers; the rest becomes text, so that a column never mixes kinds."""
+    """Return numbers as they are and the rest as text, so that a column never mixes types."""
     return value if isinstance(value, bool | int | float) or value is None else repr(value).strip("'")
 
 
-def _flat(prefix: str, node: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(plain, dict)
-    return {
-        ".".join([prefix, str(key)]): value
-        for key, value in plain.items()
-        if not str(key).startswith("_") and isinstance(value, bool | int | float | str | None)
-    }
+def _flat(prefix: str, node: Any) -> dict[str, Any]:
+    """Columns of the plain values in a part of the config, by their dotted path; empty ones are left out."""
+    plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    found: dict[str, Any] = {}
+    for key, value in plain.items():
+        name = f"{prefix}.{key}"
+        if isinstance(value, dict):
+            found |= _flat(name, value)
+        elif not str(key).startswith("_") and isinstance(value, bool | int | float | str):
+            found[name] = value
+    return found
 
 
 def _items(group: DictConfig | None) -> list[tuple[str, DictConfig]]:
-    """Leaves of a config group by name; none where the group is absent or `none`."""
+    """Return the members of a config group by name; none if the group is absent."""
     return [] if not group else [(str(name), node) for name, node in group.items() if node]
 
 
 @contextmanager
-def _threads(wanted: int | None) -> Iterator[None]:
-    """Compiled loops on `wanted` threads; matrix products on one: their last bits depend on how many there are."""
+def _limit_threads(count: int | None) -> Iterator[None]:
+    """Run compiled loops on `count` threads and matrix products on one: their last bits depend on the number."""
     before = numba.get_num_threads()
-    numba.set_num_threads(min(wanted or before, before))
+    numba.set_num_threads(min(count or before, before))
     try:
-        with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
-            warnings.simplefilter("default")
+        with threadpool_limits(1, user_api="blas"):
             yield
     finally:
         numba.set_num_threads(before)
-
-
-@contextmanager
-def _progress(name: str, steps: int, shown: bool) -> Iterator[Any]:
-    """A bar with the time left; nothing where the output is not a terminal."""
-    if not shown:
-        yield lambda count, text: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.fields[label]}", style="bold", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", style="dim", markup=False),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("", total=steps, label=name)
-        yield lambda count, text: bar.update(task, advance=count, description=text)
