@@ -1,11 +1,13 @@
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from asbc.report.evidence import read_evidence
 from asbc.runs.experiments import EXPERIMENTS
-from asbc.runs.results import ResultsError
+from asbc.runs.results import ResultsError, read_status
+from asbc.storage import write_json
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
@@ -137,12 +139,24 @@ def test_runs_that_cannot_be_read_are_named_and_skipped(tmp_path):
     assert [run.id for run in evidence.runs] == ["good"]
     reasons = {Path(path).name: reason for path, reason in evidence.skipped.items()}
     assert set(reasons) == {"torn", "foreign", "yaml", "other"}
-    assert "not a readable Parquet file" in reasons["torn"] and "have no dataset" in reasons["foreign"]
+    assert "damaged" in reasons["torn"] and "have no dataset" in reasons["foreign"]
+
+
+def test_a_run_with_a_yaml_alias_bomb_is_named_and_skipped(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH), id="good")
+    folder = write_run(tmp_path, "lp", rows_of(BOTH), id="bomb")
+    lines = [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghi")]
+    (folder / "config.yaml").write_text("\n".join(["a: &a [x, x]", *lines]))
+    write_json(folder / "status.json", read_status(folder) | {"files": {}})  # its writer gave no checksum
+    evidence = read_evidence([tmp_path])
+    assert [run.id for run in evidence.runs] == ["good"]
+    ((path, reason),) = evidence.skipped.items()
+    assert path == str(folder) and "aliases are not allowed" in reason
 
 
 def test_a_folder_with_nothing_readable_is_refused(tmp_path):
     (write_run(tmp_path, "loo", rows_of(BOTH)) / "results.parquet").write_bytes(b"torn")
-    with pytest.raises(ResultsError, match="not a readable Parquet file"):
+    with pytest.raises(ResultsError, match="damaged"):
         read_evidence([tmp_path])
 
 
