@@ -1,4 +1,4 @@
-# Everything starts here: `make demo` and `make test` set themselves up in .venv and need only Python 3.10 to 3.14.
+# All targets create .venv on first use; they need only Python 3.10 to 3.14.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,15 +6,15 @@ BIN := $(VENV)/bin
 .PHONY: help demo check test faults lint bench notebooks clean
 
 help:
-	@echo "make demo       set up what experiments need, and compare graph methods on the bundled sample"
-	@echo "make check      set up everything, lint, type-check and run the fast core of the test suite"
-	@echo "make test       the same with the whole test suite"
-	@echo "make faults     break builds, embeddings and sweeps in every way we know, and count what follows (takes long)"
-	@echo "make bench      time the library against plain NumPy/SciPy and other libraries, and print the ratios"
-	@echo "make notebooks  execute the notebooks anew"
+	@echo "make demo       compare graph methods on the bundled sample"
+	@echo "make check      lint, check types and run the fast core of the tests"
+	@echo "make test       lint, check types and run all tests"
+	@echo "make faults     run all fault tests and update the table in docs/reliability.md (slow)"
+	@echo "make bench      compare speed with plain NumPy/SciPy and other libraries"
+	@echo "make notebooks  execute the notebooks and save their output"
 	@echo "make clean      remove the virtual environment and caches"
 
-# Not compiled, since a demo imports a small part of what is installed.
+# --no-compile: the demo imports only a small part of what is installed.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -e ".[experiments]"
@@ -34,8 +34,8 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The modules between vectors and a graph.
-CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,validation files dimension weights rows graph))
+# From vectors to a graph.
+CORE_TESTS := $(addprefix tests/test_,$(addsuffix .py,validation storage progress dimension weights rows graph))
 
 check: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/kernels tests/neighbors tests/bandwidth $(CORE_TESTS)
