@@ -26,7 +26,7 @@ from .outofcore.driver import build_graph
 from .outofcore.folder import load_graph, load_nodes, load_rows
 from .rows import row_weights
 from .runs.results import collect
-from .validation import normalize
+from .validation import MetricWarning, normalize
 from .version import __version__
 from .weights import (
     NNK,
@@ -61,6 +61,7 @@ __all__ = [
     "LabelIssues",
     "LogLog",
     "LowRecallWarning",
+    "MetricWarning",
     "NeighborVote",
     "Neighbors",
     "NeighborsTransformer",

@@ -25,6 +25,7 @@ from asbc.rows import Rows, solve_rows
 from asbc.validation import (
     MOST_REPETITIONS,
     Floats,
+    MetricInRepr,
     as_vectors,
     check_k,
     estimator_vectors,
@@ -34,14 +35,15 @@ from asbc.validation import (
     row_index,
     seed_number,
     true_or_false,
+    warn_about_lengths,
     whole_number,
 )
 from asbc.weights import Weights, find_weights, normalize_weights, sharpen
 
-METRICS = ("euclidean", "cosine")
+METRICS = ("cosine", "euclidean")
 
 
-class GraphBuilder(TransformerMixin, BaseEstimator):
+class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
     """Neighbourhood graph on embeddings, with a bandwidth chosen for every node.
 
     It is a scikit-learn estimator: it can be cloned, used in a pipeline, and have its parameters searched.
@@ -63,10 +65,11 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
     k_min : int, default=6
         For ``"nnk"`` and ``"blend"``: the number of neighbours up to which a row is filled with the nearest ones, see
         :func:`nnk_weights`; 0 to switch it off. A rule such as ``NNK(k_min=0)`` has its own.
-    symmetrize : {"max", "mean", None}, default="max"
+    symmetrize : {"mean", "max", None}, default="mean"
         How the weights of the two directions of an edge become one; None leaves the graph directed.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` scales the rows of X to unit length first, and goes on with euclidean distances.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        ``"cosine"`` scales the rows of X to unit length and then uses euclidean distances; a row of zeros is an error.
+        ``"euclidean"`` uses the rows as they are. Rows that differ much in length cause a :class:`MetricWarning`.
     dimension : {"mst", "levina_bickel", "two_nn"}, default="mst"
         The estimate of intrinsic dimension that the bandwidth is matched to; see :class:`Dimension`.
     n_rep : int, default=5
@@ -119,8 +122,8 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         *,
         k_cand: int = 30,
         k_min: int = 6,
-        symmetrize: str | None = "max",
-        metric: str = "euclidean",
+        symmetrize: str | None = "mean",
+        metric: str = "cosine",
         dimension: str = "mst",
         n_rep: int = 5,
         random_state: int | np.random.RandomState | None = 0,
@@ -353,8 +356,10 @@ class GraphBuilder(TransformerMixin, BaseEstimator):
         X = plain_array(X)
         if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
             as_vectors(X)  # raises an error that says more than scikit-learn's
-        X = estimator_vectors(self, X, reset=reset)
-        return normalize(X) if self.metric == "cosine" else as_vectors(X)
+        vectors = as_vectors(estimator_vectors(self, X, reset=reset))
+        if reset:
+            warn_about_lengths(vectors, self.metric)
+        return normalize(vectors) if self.metric == "cosine" else vectors
 
     def check_parameters(self) -> None:
         """Raise an error for parameters that cannot work, before any computation.

@@ -9,11 +9,11 @@ from asbc.neighbors.types import Neighbors, check_type
 from asbc.validation import MOST_NODES, one_of, weight_rows, whole_number
 from asbc.weights import Matrix, normalize_weights
 
-SYMMETRIES = ("max", "mean", None)
+SYMMETRIES = ("mean", "max", None)
 
 
 def to_graph(
-    neighbors: Neighbors, weights: Matrix, *, symmetrize: str | None = "max", n_columns: int | None = None
+    neighbors: Neighbors, weights: Matrix, *, symmetrize: str | None = "mean", n_columns: int | None = None
 ) -> sparse.csr_array:
     """The sparse adjacency matrix of rows of weights: rows are normalised to sum 1, then symmetrised.
 
@@ -25,8 +25,8 @@ def to_graph(
         The neighbours of n nodes, k per node.
     weights : (n, k) array
         The weight of each neighbour, 0 or more.
-    symmetrize : {"max", "mean", None}, default="max"
-        How the weights of the two directions of an edge become one: the larger, their mean, or not at all.
+    symmetrize : {"mean", "max", None}, default="mean"
+        How the weights of the two directions of an edge become one: their mean, the larger, or not at all.
     n_columns : int or None, default=None
         The number of rows of X, needed where the nodes are queries or some of the rows. None takes n.
 
@@ -45,9 +45,9 @@ def to_graph(
     >>> import asbc
     >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1)
     >>> asbc.to_graph(neighbors, asbc.uniform_weights(neighbors)).toarray()
-    array([[0., 1., 0.],
-           [1., 0., 1.],
-           [0., 1., 0.]])
+    array([[0. , 1. , 0. ],
+           [1. , 0. , 0.5],
+           [0. , 0.5, 0. ]])
     """
     check_type(neighbors)
     one_of(symmetrize, "symmetrize", SYMMETRIES)

@@ -43,7 +43,7 @@ def steps(X):
         "dimension + sigma + NNK": lambda: solve_rows(
             X, neighbors, dimension=asbc.Dimension(), bandwidth=asbc.SpectralBandwidth(), weights="nnk"
         ),
-        "whole graph": lambda: asbc.GraphBuilder(k_cand=K).fit(X),
+        "whole graph": lambda: asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X),
     }
 
 

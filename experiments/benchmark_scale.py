@@ -57,7 +57,7 @@ def clock(call):
 
 
 def our_nnk(X):
-    return asbc.GraphBuilder(k_cand=K).fit_transform(X)
+    return asbc.GraphBuilder(k_cand=K, metric="euclidean").fit_transform(X)
 
 
 def our_neighbors(X):
@@ -66,7 +66,7 @@ def our_neighbors(X):
 
 
 def our_perplexity(X):
-    return asbc.GraphBuilder(k_cand=K, weights="gaussian", bandwidth=asbc.Perplexity()).fit_transform(X)
+    return asbc.GraphBuilder("gaussian", "perplexity", k_cand=K, metric="euclidean").fit_transform(X)
 
 
 def our_nnk_approximate(X):

@@ -47,7 +47,7 @@ X.shape
 # ## The graph
 #
 # `GraphBuilder` is a scikit-learn estimator. It gives a sparse matrix, and keeps what it found on the way. The metric
-# is euclidean unless told otherwise; here it is cosine, as in the experiments below.
+# is cosine by default.
 
 # %%
 builder = asbc.GraphBuilder(weights="nnk", bandwidth=asbc.SpectralBandwidth(), metric="cosine")

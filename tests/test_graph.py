@@ -67,7 +67,7 @@ def test_making_a_graph_leaves_the_neighbours_as_they_were(geometry):
 
 def test_builder_is_the_functions_put_together(geometry):
     X, neighbors, dimension = geometry
-    builder = asbc.GraphBuilder().fit(X)
+    builder = asbc.GraphBuilder(metric="euclidean").fit(X)
     assert np.array_equal(builder.dimension_, dimension)
     choice = asbc.SpectralBandwidth().select(X, neighbors, dimension)
     assert np.array_equal(builder.bandwidth_.sigma, choice.sigma)
@@ -96,7 +96,7 @@ def test_coinciding_nodes_are_told_once_and_get_the_same_bandwidth_in_blocks(mon
     monkeypatch.setattr(neighbors_module, "MOST_PAIRS", 13 * 30**2 // 2)  # 13 nodes at a time
     with warnings.catch_warnings(record=True) as found_warnings:
         warnings.simplefilter("always")
-        found = asbc.GraphBuilder(bandwidth=rule).fit(X)
+        found = asbc.GraphBuilder(bandwidth=rule, metric="euclidean").fit(X)
     assert np.array_equal(found.bandwidth_.sigma, expected.sigma)
     assert np.array_equal(found.bandwidth_.effective_rank, expected.effective_rank)
     assert [str(w.message) for w in found_warnings] == [str(w.message) for w in expected_warnings]
@@ -190,11 +190,11 @@ def test_random_state(clouds):
 INPUTS = {
     "more duplicates than k_cand": lambda rng: np.r_[np.ones((50, 3)), rng.normal(size=(60, 3))],
     "all the same": lambda rng: np.ones((60, 4)),
-    "collinear": lambda rng: np.linspace(0, 1, 100)[:, None] * np.ones(5),
+    "collinear": lambda rng: np.linspace(0.1, 1, 100)[:, None] * np.ones(5),
     "n = k + 1": lambda rng: rng.normal(size=(31, 4)),
     "one column": lambda rng: rng.normal(size=(100, 1)),
     "float16": lambda rng: rng.normal(size=(100, 6)).astype(np.float16),
-    "integers": lambda rng: rng.integers(0, 4, (100, 3)),
+    "integers": lambda rng: rng.integers(1, 5, (100, 3)),
     "fortran order": lambda rng: np.asfortranarray(rng.normal(size=(100, 6))),
     "lists": lambda rng: rng.normal(size=(60, 2)).tolist(),
     "tiny": lambda rng: rng.normal(size=(100, 6)) * 1e-100,
@@ -202,14 +202,16 @@ INPUTS = {
 }
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("weights", ["uniform", "gaussian", "nnk"])
 @pytest.mark.parametrize("kind", INPUTS)
-def test_inputs_that_must_work(kind, weights):
+def test_inputs_that_must_work(kind, weights, metric):
     X = INPUTS[kind](np.random.default_rng(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", asbc.ConstantNeighborhoodWarning)
-        builder = asbc.GraphBuilder(weights, sharpen=True).fit(X)
+        warnings.simplefilter("ignore", asbc.MetricWarning)
+        builder = asbc.GraphBuilder(weights, sharpen=True, metric=metric).fit(X)
         rows = builder.transform(X[:3])
     assert np.isfinite(builder.graph_.data).all()
     np.testing.assert_allclose(builder.weights_.sum(axis=1), 1)
@@ -239,8 +241,8 @@ def test_read_only_memory_map(tmp_path, clouds):
         ({"random_state": -1}, ValueError, "random_state must be a whole number from 0 to .*None; got -1"),
         ({"k_min": 31, "weights": "gaussian"}, ValueError, "k_min must be a whole number from 0 to 30"),
         ({"k_min": 31}, ValueError, "k_min must be a whole number from 0 to 30"),
-        ({"symmetrize": "min"}, ValueError, "symmetrize must be 'max', 'mean' or None; got 'min'"),
-        ({"metric": "l1"}, ValueError, "metric must be 'euclidean' or 'cosine'; got 'l1'"),
+        ({"symmetrize": "min"}, ValueError, "symmetrize must be 'mean', 'max' or None; got 'min'"),
+        ({"metric": "l1"}, ValueError, "metric must be 'cosine' or 'euclidean'; got 'l1'"),
         ({"dimension": "pca"}, ValueError, "dimension must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'"),
         ({"bandwidth": 0.5}, TypeError, r"bandwidth must be .*, an instance of asbc.Bandwidth; got 0.5"),
         ({"bandwidth": asbc.SpectralBandwidth(gamma=0)}, ValueError, "gamma must be a positive number; got 0"),
@@ -270,7 +272,9 @@ SEEN_AS_UNSEEN = (
     "fit_transform gives the symmetric graph without self loops; transform treats every point as unseen and so "
     "finds a fitted point itself, at distance zero. The two differ by design."
 )
+ZERO_ROW = "the check rounds a row to zeros, which has no direction; the cosine metric refuses it by design."
 EXPECTED_TO_FAIL = {
+    "check_estimators_dtypes": ZERO_ROW,
     "check_transformer_general": SEEN_AS_UNSEEN,
     "check_transformer_data_not_an_array": SEEN_AS_UNSEEN,
 }
@@ -289,7 +293,7 @@ def _checks():
 def test_scikit_learn_accepts_it(estimator, check):
     name = getattr(check, "func", check).__name__
     if name in EXPECTED_TO_FAIL:
-        with pytest.raises(AssertionError):
+        with pytest.raises((AssertionError, ValueError)):
             check(estimator)
     else:
         check(estimator)
@@ -304,7 +308,7 @@ def test_a_graph_of_some_rows_or_of_queries_needs_its_columns_and_no_symmetry(cl
         for symmetrize in ("max", "mean", None):
             with pytest.raises(ValueError, match="n_columns must be the number of rows of X, and neighbors refers to"):
                 asbc.to_graph(neighbors, ones, symmetrize=symmetrize)
-        with pytest.raises(ValueError, match="symmetrize='max' needs the neighbours of all rows of X"):
+        with pytest.raises(ValueError, match="symmetrize='mean' needs the neighbours of all rows of X"):
             asbc.to_graph(neighbors, ones, n_columns=240)
         assert asbc.to_graph(neighbors, ones, symmetrize=None, n_columns=240).shape == (neighbors.n, 240)
 
@@ -348,3 +352,51 @@ def test_bad_values_of_rules_and_seeds(clouds):
         asbc.GraphBuilder(bandwidth=asbc.SpectralBandwidth(refine="no")).fit(X)
     with pytest.raises(ValueError, match="random_state must be a whole number from 0 to 9223372036854775807"):
         asbc.GraphBuilder(random_state=2**64).fit(X)
+
+
+def test_the_metric_is_cosine_and_every_repr_names_it(clouds):
+    X = clouds[0] * np.random.default_rng(0).uniform(0.8, 1.2, (240, 1))
+    builder = asbc.GraphBuilder().fit(X)
+    by_hand = asbc.GraphBuilder(metric="euclidean").fit(asbc.normalize(X))
+    assert np.array_equal(builder.graph_.toarray(), by_hand.graph_.toarray())
+    assert builder.metric == asbc.NeighborsTransformer().metric == "cosine"
+    for estimator in (asbc.GraphBuilder(k_cand=9), asbc.NeighborsTransformer(), asbc.NeighborVote()):
+        assert "metric='cosine'" in repr(estimator)
+    assert repr(asbc.GraphBuilder(metric="euclidean")) == "GraphBuilder(metric='euclidean')"
+    found = asbc.describe(X)
+    assert found.metric == "cosine" and "by the cosine metric" in repr(found)
+    assert asbc.describe(X, metric="euclidean").metric == "euclidean"
+
+
+def test_a_zero_row_is_named(clouds, tmp_path):
+    X = clouds[0].copy()
+    X[17] = 0
+    for call in (asbc.GraphBuilder().fit, asbc.NeighborsTransformer().fit, asbc.describe):
+        with pytest.raises(ValueError, match=r"row 17 is all zeros.*metric='euclidean'"):
+            call(X)
+    asbc.GraphBuilder(metric="euclidean").fit(X)
+
+
+def test_one_warning_if_lengths_differ_much(tmp_path):
+    rng = np.random.default_rng(0)
+    even, uneven = rng.normal(size=(200, 32)), rng.normal(size=(200, 32)) * np.geomspace(1, 20, 200)[:, None]
+    np.save(tmp_path / "x.npy", uneven)
+    calls = {
+        "cosine": "ignores that; if lengths matter, use metric='euclidean'",
+        "euclidean": "lets lengths decide which rows are near; for embeddings use metric='cosine'",
+    }
+    for metric, words in calls.items():
+        builder = asbc.GraphBuilder(metric=metric)
+        with pytest.warns(asbc.MetricWarning, match=words) as caught:
+            builder.fit(uneven)
+        assert len(caught) == 1 and caught[0].filename == __file__
+        with pytest.warns(asbc.MetricWarning, match=words) as caught:
+            asbc.build_graph(tmp_path / "x.npy", tmp_path / metric, builder)
+        assert len(caught) == 1 and caught[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            builder.fit(even)
+            builder.transform(uneven)  # queries are not checked
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asbc.GraphBuilder(metric="euclidean").fit(uneven[:, :2])  # points in the plane, not embeddings

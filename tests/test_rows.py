@@ -55,7 +55,7 @@ def test_the_steps_are_those_of_the_public_functions(geometry, whole, name, weig
     dimension = asbc.dim_mst(X, neighbors, seed=3)
     np.testing.assert_array_equal(rows.dimension, dimension)
     np.testing.assert_array_equal(rows.choice.sigma, RULES[name].select(X, neighbors, dimension).sigma)
-    builder = asbc.GraphBuilder(weights=weights, bandwidth=RULES[name], random_state=3).fit(X)
+    builder = asbc.GraphBuilder(weights=weights, bandwidth=RULES[name], random_state=3, metric="euclidean").fit(X)
     np.testing.assert_array_equal(asbc.to_graph(neighbors, rows.weights).toarray(), builder.graph_.toarray())
 
 

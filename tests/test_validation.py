@@ -95,7 +95,9 @@ def test_rows_are_scaled_to_unit_length_at_any_scale(scale):
 def test_normalised_rows_keep_their_precision_and_zero_rows_are_refused():
     assert normalize(np.ones((2, 2), np.float16)).dtype == np.float32
     assert normalize(np.ones((2, 2), int)).dtype == np.float64
-    with pytest.raises(ValueError, match=r"V cannot be normalised: row 1 is all zeros\. Drop such rows first"):
+    with pytest.raises(
+        ValueError, match=r"V cannot be normalised: row 1 is all zeros and has no direction\. Drop such rows"
+    ):
         normalize([[1.0, 0.0], [0.0, 0.0]], "V")
 
 

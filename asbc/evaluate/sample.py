@@ -54,7 +54,7 @@ class Sample:
         Rows of the data set; None for n.
     k_min : int, default=6
         NNK rows with fewer neighbours are filled with the nearest ones; see :func:`asbc.nnk_weights`.
-    symmetrize : {"max", "mean", None}, default="max"
+    symmetrize : {"mean", "max", None}, default="mean"
         How the two directions of an edge become one weight.
     seed : int, default=0
         Of the dimension, of the labels that are revealed and of clustering.
@@ -89,7 +89,7 @@ class Sample:
         nodes: NDArray[np.int64] | None = None,
         total: int | None = None,
         k_min: int = 6,
-        symmetrize: str | None = "max",
+        symmetrize: str | None = "mean",
         seed: int = 0,
         level: int = 0,
         trial: int = 0,

@@ -22,7 +22,7 @@ from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
 from asbc.learn.source import limit_candidates, open_graph, open_rows, row_blocks
 from asbc.learn.vote import graph_vote
-from asbc.validation import as_vectors, estimator_vectors, real_array, row_index, true_or_false
+from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, real_array, row_index, true_or_false
 
 
 class UnreachedWarning(UserWarning):
@@ -55,7 +55,7 @@ class UnseenClassWarning(UserWarning):
     """
 
 
-class PointClassifier(ClassifierMixin, BaseEstimator, ABC):
+class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator, ABC):
     """Base of the classifiers: predicts new points from what their nearest fitted nodes know of the classes.
 
     A subclass sets `classes_`, `class_prior_` and, unless new points cannot be classified, `builder_`.

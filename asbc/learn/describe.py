@@ -18,8 +18,8 @@ from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
 from asbc.learn.source import fit_source, open_rows, row_blocks
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_nodes
-from asbc.validation import as_vectors, seed_number, whole_number
+from asbc.outofcore.folder import load_nodes, read_graph_manifest
+from asbc.validation import as_vectors, normalize, seed_number, whole_number
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
 HUBS = 10  # hubs that are named, the biggest ones
@@ -33,6 +33,8 @@ class Description:
     ----------
     n, k : int
         Nodes, and neighbours per node.
+    metric : str
+        Of the neighbours: "cosine" or "euclidean".
     d : int or None
         Columns of the vectors; None if they were not given.
     global_dimension : float
@@ -89,6 +91,7 @@ class Description:
 
     n: int
     k: int
+    metric: str
     d: int | None
     global_dimension: float
     dimension: NDArray[np.float64] = field(repr=False)
@@ -126,7 +129,7 @@ class Description:
         clipped = self.at_smallest + self.at_largest
         width = "" if self.d is None else f" x {self.d}"
         lines = [
-            ("vectors", f"{self.n:,}{width}, {self.k} neighbours each"),
+            ("vectors", f"{self.n:,}{width}, {self.k} neighbours each by the {self.metric} metric"),
             (
                 "dimension",
                 f"{self.global_dimension:.1f} globally, local median {middle:.1f} "
@@ -208,11 +211,12 @@ def describe(
     >>> found.components, found.loo_accuracy
     (2, 1.0)
     >>> print(str(found).splitlines()[0])
-    vectors:          200 x 5, 30 neighbours each
+    vectors:          200 x 5, 30 neighbours each by the euclidean metric
     """
     source, index = fit_source(source, "nnk", metric)
     labels = align_rows(labels, index, "labels")
     neighbors, weights = open_rows(source)
+    metric = source.metric if isinstance(source, GraphBuilder) else read_graph_manifest(source)["builder"]["metric"]
     n = neighbors.n
     codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
     if vectors is None and isinstance(source, GraphBuilder):
@@ -245,13 +249,14 @@ def describe(
     return Description(
         n=n,
         k=neighbors.k,
+        metric=metric,
         d=None if vectors is None else int(np.shape(vectors)[1]),
         global_dimension=float(1.0 / np.mean(1.0 / levina)),
         dimension=local,
         dimension_quartiles=np.quantile(local, [0.25, 0.5, 0.75]),
         at_smallest=int((local <= SMALLEST).sum()),
         at_largest=int((local >= LARGEST).sum()),
-        effective_rank=None if vectors is None else global_rank(vectors),
+        effective_rank=None if vectors is None else global_rank(vectors, metric=metric),
         occurrence=occurrence,
         hubness=float((((occurrence - occurrence.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0,
         antihubs=float((occurrence == 0).mean()),
@@ -270,10 +275,10 @@ def describe(
     )
 
 
-def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
+def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0, metric: str = "euclidean") -> float:
     """Return the effective rank of all vectors: ``exp`` of the entropy of their normalised singular values.
 
-    It falls when an encoder's features collapse onto few directions. The vectors are taken as they are, not centred.
+    It falls when an encoder's features collapse onto few directions. The vectors are not centred.
 
     Parameters
     ----------
@@ -282,6 +287,8 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
         Largest number of vectors used; of more, this many are drawn.
     seed : int, default=0
         Seed of the draw.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        "cosine" scales the vectors to unit length first.
 
     Returns
     -------
@@ -299,7 +306,8 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0) -> float:
     if len(shape) == 2 and shape[0] > sample:
         rows = np.sort(np.random.default_rng(seed_number(seed)).choice(shape[0], sample, replace=False))
         X = np.asarray(X[rows] if hasattr(X, "dtype") else [X[i] for i in rows])  # type: ignore[index]
-    values = np.linalg.svd(as_vectors(X).astype(np.float64, copy=False), compute_uv=False)
+    vectors = normalize(X) if metric == "cosine" else as_vectors(X)
+    values = np.linalg.svd(vectors.astype(np.float64, copy=False), compute_uv=False)
     if not values.sum() > 0:
         return 0.0
     shares = values / values.sum()

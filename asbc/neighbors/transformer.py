@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from asbc.neighbors.search import RECALL, search_neighbors
-from asbc.validation import as_vectors, estimator_vectors, normalize, one_of
+from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, normalize, one_of, warn_about_lengths
 
 
-class NeighborsTransformer(TransformerMixin, BaseEstimator):
+class NeighborsTransformer(MetricInRepr, TransformerMixin, BaseEstimator):
     """Sparse matrix of distances to the nearest neighbours, for estimators with ``metric="precomputed"``.
 
     Each row starts with the node itself at distance 0, followed by its k neighbours by distance: the format of
@@ -25,7 +25,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
     ----------
     k : int, default=30
         Neighbours per node, excluding the node itself.
-    metric : {"euclidean", "cosine"}, default="euclidean"
+    metric : {"cosine", "euclidean"}, default="cosine"
         ``"cosine"`` scales rows to unit length first; distances are then euclidean distances between unit vectors.
     search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
         The kind of search; see :func:`asbc.search_neighbors`.
@@ -50,7 +50,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.pipeline import make_pipeline
     >>> X = load_iris().data
-    >>> model = make_pipeline(asbc.NeighborsTransformer(k=20), DBSCAN(eps=0.5, metric="precomputed"))
+    >>> model = make_pipeline(asbc.NeighborsTransformer(20, metric="euclidean"), DBSCAN(eps=0.5, metric="precomputed"))
     >>> len(set(model.fit_predict(X)))
     3
     """
@@ -59,7 +59,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
         self,
         k: int = 30,
         *,
-        metric: str = "euclidean",
+        metric: str = "cosine",
         search: str = "auto",
         recall: float = RECALL,
         search_options: Mapping[str, int] | None = None,
@@ -90,5 +90,7 @@ class NeighborsTransformer(TransformerMixin, BaseEstimator):
 
     def _vectors(self, X: ArrayLike, reset: bool) -> np.ndarray:
         one_of(self.metric, "metric", ("euclidean", "cosine"))
-        X = estimator_vectors(self, X, reset=reset)
-        return normalize(X) if self.metric == "cosine" else as_vectors(X)
+        vectors = as_vectors(estimator_vectors(self, X, reset=reset))
+        if reset:
+            warn_about_lengths(vectors, self.metric)
+        return normalize(vectors) if self.metric == "cosine" else vectors

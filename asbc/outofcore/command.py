@@ -57,8 +57,10 @@ def _parser() -> argparse.ArgumentParser:
         help="NNK weights: fill rows with the nearest neighbours up to this many",
     )
     add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
-    add("--symmetrize", choices=("max", "mean", "none"), default="max", help="how to combine the directions of an edge")
-    add("--metric", choices=METRICS, default="euclidean", help="cosine scales every vector to unit length first")
+    add(
+        "--symmetrize", choices=("mean", "max", "none"), default="mean", help="how to combine the directions of an edge"
+    )
+    add("--metric", choices=METRICS, default="cosine", help="cosine scales every vector to unit length first")
     add("--dimension", choices=ESTIMATORS, default="mst", help="estimator of the intrinsic dimension")
     add("--seed", type=int, default=0, help="random seed of dimension, lists and the recall sample")
     search = parser.add_argument_group("search", "options of another kind of search are refused")

@@ -69,7 +69,7 @@ from asbc.storage import (
     write_json,
 )
 from asbc.system import peak_memory_bytes
-from asbc.validation import as_vectors, normalize
+from asbc.validation import as_vectors, normalize, warn_about_lengths
 from asbc.weights import warn_of_empty_rows
 
 BLOCK_NODES = 16384  # default number of nodes per block
@@ -150,7 +150,10 @@ def build_graph(
     with _locked(folder):
         path, expected = find_vectors(local_copy(os.fspath(source), folder))
         # The map is closed at once: even a few rows would bring nearly all of its pages into memory.
-        plan |= vectors_in_plan(open_array(path, **expected), path, plan)
+        vectors = open_array(path, **expected)
+        plan |= vectors_in_plan(vectors, path, plan)
+        warn_about_lengths(vectors, plan["builder"]["metric"], stacklevel=3)
+        del vectors
         remove_unused_plan(folder, plan)
         if (folder / "plan.json").is_file():
             check_same_plan(folder, plan)

@@ -26,9 +26,7 @@ def test_shared_steps_are_done_once_and_equal_the_builder():
         for sharpen in (False, True):
             method = Method(weights, asbc.SpectralBandwidth(), sharpen)  # equal, not the same object
             graph = sample.graph(method)
-            builder = asbc.GraphBuilder(
-                weights=weights, bandwidth=rule, sharpen=sharpen, k_cand=15, random_state=sample.seed
-            )
+            builder = asbc.GraphBuilder(weights, rule, sharpen, k_cand=15, random_state=sample.seed, metric="euclidean")
             expected = builder.fit_transform(sample.X)
             np.testing.assert_allclose(graph.toarray(), expected.toarray(), atol=1e-12)
             np.testing.assert_array_equal(sample.choice(rule).sigma, builder.bandwidth_.sigma)

@@ -23,7 +23,7 @@ def run(*words):
 def test_the_same_page_from_a_graph_that_was_built_before(made, still, tmp_path, capsys):
     import asbc
 
-    asbc.build_graph(made / "vectors.npy", tmp_path / "graph", asbc.GraphBuilder(weights="blend"))
+    asbc.build_graph(made / "vectors.npy", tmp_path / "graph", asbc.GraphBuilder(weights="blend", metric="euclidean"))
     assert run(tmp_path / "graph", "--out", tmp_path / "bare.html", "--quiet") == 0
     assert run(made / "vectors.npy", "--graph", tmp_path / "graph", "--out", tmp_path / "both.html", "--quiet") == 0
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "bare.html"), str(tmp_path / "both.html")]

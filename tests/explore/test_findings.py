@@ -26,7 +26,7 @@ def still(monkeypatch):
 def test_the_table_is_what_the_library_says(made):
     X, y = np.load(made / "vectors.npy"), np.load(made / "labels.npy")
     table = pd.read_parquet(made / "explore.parquet")
-    builder = asbc.GraphBuilder(weights="blend").fit(X)
+    builder = asbc.GraphBuilder(weights="blend", metric="euclidean").fit(X)
     about, issues = asbc.describe(builder, y), asbc.find_label_issues(builder, y)
     assert len(table) == len(X) and table["x"].notna().all() and table["y"].notna().all()
     assert table["label"].fillna("").tolist() == y.tolist() and table["label"].isna().sum() == 1

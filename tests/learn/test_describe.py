@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest, skew
+from sklearn.base import clone
 
 import asbc
 from asbc.learn.describe import global_rank
@@ -23,7 +24,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def builder(data):
-    return asbc.GraphBuilder(k_cand=20).fit(data[0])
+    return asbc.GraphBuilder(k_cand=20, metric="euclidean").fit(data[0])
 
 
 def test_figures(data, builder):
@@ -52,7 +53,7 @@ def test_figures(data, builder):
     )
     assert found.outliers[0] == 5 and (found.outlier_score[found.outliers] > found.outlier_threshold).all()
     assert any({10, 20} <= set(group.tolist()) for group in found.duplicates.groups)
-    assert found.loo_accuracy == asbc.NeighborVote(asbc.GraphBuilder(k_cand=20)).fit(X, y).loo_score_
+    assert found.loo_accuracy == asbc.NeighborVote(clone(builder)).fit(X, y).loo_score_
     assert found.loo_interval[0] < found.loo_accuracy <= found.loo_interval[1] <= 1
     assert (found.n_labeled, found.n_classes) == (300, 2)
 
@@ -119,7 +120,7 @@ def test_copies_only_are_no_outliers():
     X = np.random.default_rng(0).normal(size=(60, 3))
     X[:30] = 0.0
     with pytest.warns(asbc.ConstantNeighborhoodWarning):
-        builder = asbc.GraphBuilder(k_cand=10).fit(X)
+        builder = asbc.GraphBuilder(k_cand=10, metric="euclidean").fit(X)
     found = asbc.describe(builder)
     assert (found.outlier_score[:30] == 1).all() and np.isfinite(found.outlier_threshold)
 
