@@ -133,35 +133,83 @@ def test_a_peer_that_is_not_dask_is_an_error_in_seconds(path, tmp_path, answer, 
         peer.close()
 
 
-def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(tmp_path):
-    address = tmp_path / "scheduler.json"
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "plan.json").write_text(json.dumps({"version": asbc.__version__}))
-    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "plan.json")}))
-    places = {"scheduler": ["--port", "0", "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
-    processes = []
+class Cluster:
+    """A Dask scheduler and one worker without a nanny, as processes that can be killed."""
 
-    def first_one_only(folder, stage, block):
-        """The block that comes first, whichever it is, is done at once; the others take as long as their worker."""
-        try:
-            os.close(os.open(os.path.join(folder, "first"), os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            time.sleep(3600)
+    def __init__(self, folder):
+        (folder / "scratch").mkdir()
+        (folder / "plan.json").write_text(json.dumps({"version": asbc.__version__}))
+        (folder / "scratch" / "source.json").write_text(json.dumps({"path": str(folder / "plan.json")}))
+        self.folder, self.processes = folder, []
+        self.address = self.start()
 
-    try:
+    def start(self, port="0"):
+        """Start both, and return the scheduler's address."""
+        file = self.folder / f"scheduler{len(self.processes)}.json"
+        places = {"scheduler": ["--port", port, "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
         for place, options in places.items():
-            command = [sys.executable, "-m", "dask", place, "--scheduler-file", str(address), *options]
-            processes.append(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL))
-        with distributed.Client(_address_in(address, processes[0]), timeout=120) as client:
-            done = DaskEngine(client).run(first_one_only, str(tmp_path), "rows", range(3))
-            assert next(done) in range(3)
-            processes[0].kill()
-            with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
-                next(done)
-    finally:
-        for process in processes:
+            command = [sys.executable, "-m", "dask", place, "--scheduler-file", str(file), *options]
+            self.processes.append(subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL))
+        return _address_in(file, self.processes[-2])
+
+    def first_block(self, client):
+        """Yield the blocks of a stage, of which only the first one finishes."""
+        return DaskEngine(client).run(finish_first_block, str(self.folder), "rows", range(3))
+
+
+def finish_first_block(folder, stage, block):
+    """Return at once for the block that comes first, and wait for ever for the others."""
+    try:
+        os.close(os.open(os.path.join(folder, "first"), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        time.sleep(3600)
+
+
+@pytest.fixture
+def processes(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    for process in cluster.processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(processes):
+    with distributed.Client(processes.address, timeout=120) as client:
+        done = processes.first_block(client)
+        assert next(done) in range(3)
+        processes.processes[0].kill()
+        with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
+            next(done)
+
+
+def test_a_restarted_scheduler_is_an_error_that_says_how_to_resume(processes):
+    with distributed.Client(processes.address, timeout=120) as client:
+        done = processes.first_block(client)
+        assert next(done) in range(3)
+        for process in processes.processes[:2]:
             process.kill()
             process.wait()
+        processes.start(processes.address.rpartition(":")[2])
+        with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
+            next(done)
+
+
+def test_a_cluster_without_workers_is_an_error_and_no_stall(processes, monkeypatch):
+    monkeypatch.setattr(engines, "WORKER_SECONDS", 5)
+    with distributed.Client(processes.address, timeout=120) as client:
+        done = processes.first_block(client)
+        assert next(done) in range(3)
+        processes.processes[1].kill()
+        with pytest.raises(EngineError, match=r"had no worker for \d+ s in stage 'rows'.*the same command resumes"):
+            next(done)
+
+
+def test_a_worker_that_joins_later_and_sees_another_folder_is_named(processes, monkeypatch):
+    monkeypatch.setattr(engines, "_stamp", lambda folder: -1)  # as if the plan here were another one
+    expected = pytest.raises(EngineError, match=r"Dask worker tcp://.* sees another folder as")
+    with distributed.Client(processes.address, timeout=120) as client, expected:
+        next(processes.first_block(client))
 
 
 def _address_in(file, scheduler):
