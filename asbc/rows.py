@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,9 +113,9 @@ def solve_rows(
         fitted = bandwidth
 
     dimensions, choices, constants = [], [], []
-    out = None if weigher is None else np.empty((neighbors.n, neighbors.k))
+    out: Any = None if weigher is None else np.empty((neighbors.n, neighbors.k))
     pairs_needed = isinstance(dimension, Dimension) or isinstance(bandwidth, Bandwidth)
-    blocks = [(slice(0, neighbors.n), neighbors)]
+    blocks: Iterable[tuple[slice, Neighbors]] = [(slice(0, neighbors.n), neighbors)]
     if pairs_needed or (weigher is not None and weigher.uses_pairs):
         blocks = blocks_with_pairs(X, shared)
     for rows, block in blocks:
@@ -127,7 +128,8 @@ def solve_rows(
         if isinstance(bandwidth, Bandwidth):
             choice, constant = split_constant(bandwidth.choose(None, block, values), block)
             if report and choice.kernels is None:
-                choice = replace(choice, kernels=with_kernels(choice, None, block, values).kernels())
+                reported: Any = with_kernels(choice, None, block, values)
+                choice = replace(choice, kernels=reported.kernels())
             choices.append(choice)
             constants.append(constant)
         elif bandwidth is not None:
@@ -138,10 +140,10 @@ def solve_rows(
                 raise ValueError(f"a bandwidth choice is needed for {weigher!r}: pass what a bandwidth rule selects.")
             made = weigher.rows(Neighborhoods(block, choice, values, fitted))
             out[rows] = weight_rows(made, block.indices.shape)
-    dimension = np.concatenate(dimensions) if dimensions else dimension
+    found: Any = np.concatenate(dimensions) if dimensions else dimension
     if choices:
-        bandwidth = with_kernels(join_choices(choices), X, neighbors, dimension)
-    return Rows(dimension, bandwidth, out, np.concatenate(constants) if constants else None)
+        bandwidth = with_kernels(join_choices(choices), X, neighbors, found)
+    return Rows(found, bandwidth, out, np.concatenate(constants) if constants else None)
 
 
 def _part(values, rows: slice):

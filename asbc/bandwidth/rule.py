@@ -555,6 +555,7 @@ def geometric_grid(neighbors: Neighbors, n_grid: int, k_mle: int, low: float, hi
 def named_rules(base: type) -> dict[str, tuple[type, Mapping[str, Any]]]:
     """The subclasses of `base` by the names in their ``presets``, each with the parameters of that name."""
     found: dict[str, tuple[type, Mapping[str, Any]]] = {}
+    kind: type
     for kind in base.__subclasses__():
         found |= {name: (kind, parameters) for name, parameters in vars(kind).get("presets", {}).items()}
         found |= named_rules(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
     split : str, default="test"
         Only the test split is bundled.
     """
-    own = {("minilm", "clinc100"): Clinc100, ("pixels", "digits"): Digits}
+    own: dict[tuple[str, str], Any] = {("minilm", "clinc100"): Clinc100, ("pixels", "digits"): Digits}
     if (encoder, dataset) in own and split == "test":
         return own[encoder, dataset]().load()
     card = read_json(DATA / CIFAR100_CARD)["encoders"] if (DATA / CIFAR100_CARD).exists() else {}

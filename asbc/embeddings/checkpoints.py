@@ -261,11 +261,11 @@ def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, pre
 
 
 def _vit(name: str, method: str | None, kwargs: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
-    sizes = {}
+    sizes: dict[str, Any] = {}
     if "patch_embed.proj.weight" in state and "pos_embed" in state:
         sizes = {"patch_size": state["patch_embed.proj.weight"].shape[-1], "img_size": _vit_image_size(state)}
     heads = _vit_heads(name, method)
-    fixed = {"embed_dim": _VIT_WIDTH[name], "depth": 12, "num_heads": heads, "num_classes": 0}
+    fixed: dict[str, Any] = {"embed_dim": _VIT_WIDTH[name], "depth": 12, "num_heads": heads, "num_classes": 0}
     return VisionTransformer(**{**sizes, **kwargs}, **fixed)
 
 

@@ -45,7 +45,8 @@ def run(config: DictConfig) -> None:
 def list_cache() -> None:
     """Print a table of the cached embeddings."""
     keys = ("encoder", "source", "dataset", "split", "shape", "precision")
-    rows, damaged = [(*keys, "entry")], []
+    rows: list[tuple[str, ...]] = [(*keys, "entry")]
+    damaged: list[str] = []
     for path in Store().folders():
         try:
             manifest = read_entry_manifest(path)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Health(Task):
         values: dict[str, float] = asdict(graph_health(graph))
         values["row_degree_median"] = float(np.median((sample.weights(method) > 0).sum(axis=1)))
         if method.bandwidth is not None:
-            choice = sample.choice(method.bandwidth)
+            choice: Any = sample.choice(method.bandwidth)
             # Methods that share a rule share its kernels.
             condition = sample.once(
                 ("condition", key_of(method.bandwidth)),
@@ -62,7 +62,7 @@ class Health(Task):
             )
             values["condition_median"] = float(np.median(condition))
             values["condition_q95"] = float(np.quantile(condition, 0.95))
-            values["at_edge"] = float(choice.at_edge.mean())
+            values["at_edge"] = float(np.mean(choice.at_edge))
             values["sigma_median"] = float(np.median(choice.sigma))
             values["rank_median"] = float(np.median(choice.effective_rank))
             values["dimension_median"] = float(np.median(sample.dimension()))

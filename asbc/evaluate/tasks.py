@@ -238,7 +238,7 @@ class LabelPropagation(Task):
     ) -> tuple[NDArray[np.int64], float]:
         """The classes (n,) that nodes get, and the seconds that it took."""
         start = time.perf_counter()
-        options = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
+        options: dict[str, Any] = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
         found = propagate(graph, codes, shown, n_classes=classes, accelerate=True, **options).predicted
         return found, time.perf_counter() - start
 

@@ -83,9 +83,10 @@ def read_material(
     """
     path = Path(source).expanduser()
     found: NDArray[Any] | None
+    own: NDArray[Any] | None
     if str(source) == SAMPLE and not path.exists():
         found, own = _sample()
-        own = own if labels is None else read_labels(labels, len(found), label=label)
+        own = own if labels is None else read_labels(labels, len(own), label=label)
         name = "CLINC100: 3,000 sentences, 100 intents"
     elif path.is_dir() and not any((path / name).is_file() for name in ("manifest.json", "plan.json")):
         raise ValueError(f"{path}: not a folder that asbc-embed or asbc-build wrote.")

@@ -465,7 +465,7 @@ def _suspects(found: Findings, refs: Any) -> list[dict[str, Any]]:
         {
             "ref": refs([node])[0],
             "suggested": nodes["suggested"].iat[int(node)],
-            "suspicion": float(nodes["suspicion"].iat[int(node)]),
+            "suspicion": float(nodes["suspicion"].to_numpy()[node]),
             "neighbors": refs(supporters),
             "nodes": _join(np.concatenate([[node], supporters])),
         }

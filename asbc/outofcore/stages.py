@@ -146,7 +146,8 @@ class BuildFolder:
         if search == "ivf":
             names = ("centroids", "starts", "members", "first_lists")
             lists = [open_scratch(path) for path in self.parts("lists")]
-            return InvertedLists(*map(self.array, names), lists, self.array("probes"))
+            centroids, starts, members, first_lists = map(self.array, names)
+            return InvertedLists(centroids, starts, members, first_lists, lists, self.array("probes"))
         if search == "hnsw":
             path = self.scratch / "index.faiss"
             try:

@@ -69,9 +69,10 @@ def answer(subject: Subject) -> list[Answer]:
         metrics |= {metric.name: metric for metric in found if metric.task and metric.name not in metrics}
     answers = []
     for metric in metrics.values():
-        study = _most_methods(list(subject.studies.values()), metric.name)
-        if study is None:
+        chosen = _most_methods(list(subject.studies.values()), metric.name)
+        if chosen is None:
             continue
+        study = chosen
         levels: list[Any] = [None]
         if metric.level != PER_SAMPLE:
             found_levels = study.levels(metric.name)

@@ -249,7 +249,8 @@ def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
     for name, record in EXPERIMENTS.items():
         study = _study([run for run in usable if run.experiment == name], bootstrap)
         if study is None and record.accepts:
-            measured = [replace(run, record=record) for run in others if (run.rows["metric"] == record.accepts).any()]
+            accepted = [run for run in others if run.rows is not None and (run.rows["metric"] == record.accepts).any()]
+            measured = [replace(run, record=record) for run in accepted]
             study = _study(measured, bootstrap, least=2 if record.axis else 1)
         if study is not None:
             studies[name] = study
@@ -301,7 +302,8 @@ def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Stud
     if len(best) < least:
         return None
     chosen = sorted(best.items(), key=lambda item: (item[0] is not None, item[0]))
-    rows = pd.concat([run.rows.assign(setting=value) for value, run in chosen], ignore_index=True)
+    tables = [run.rows.assign(setting=value) for value, run in chosen if run.rows is not None]
+    rows = pd.concat(tables, ignore_index=True)
     kept = [run for _, run in chosen]
     ids = {run.id for run in kept}
     return Study(record, rows, kept, [run for run in group if run.id not in ids], bootstrap)

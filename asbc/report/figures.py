@@ -280,7 +280,7 @@ def alignment(study: Study, spec: Figure) -> Drawing | None:
                 x = t + 0.22 * (e - (len(estimators) - 1) / 2)
                 known = study.record.paper.get("spearman", {}).get(name)
                 if target == "mst" and known:
-                    box = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
+                    box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
                     axes.bar(x, known[1] - known[0], 0.18, known[0], **box)
                 _whiskers(axes, [x], [found], color, marker, f"with {label(name)}")
         axes.axhline(0, color=FAINT, lw=0.8)
@@ -456,7 +456,7 @@ def sweep(study: Study, spec: Figure) -> Drawing | None:
     base = axis.base if axis.base in values else values[0]
     printed = paper.get("value", [])
     paper_look: dict[str, Any] = {"color": INK, "ls": ":", "marker": "D", "lw": 1, "mfc": "white", "label": "the paper"}
-    ratio = spec.options.get("ratio")
+    ratio: Any = spec.options.get("ratio")
 
     def means(metric: str) -> Panel:
         about = study.record.metric(metric)
@@ -553,7 +553,8 @@ def draw_figures(study: Study) -> list[Drawing]:
     """Return the figures that the record of a study asks for, and generic ones of metrics that nobody describes."""
     record = study.record
     specs = list(record.figures)
-    named = {metric for spec in (*record.figures, *record.tables) for metric in spec.metrics}
+    named = {metric for spec in record.figures for metric in spec.metrics}
+    named |= {metric for spec in record.tables for metric in spec.metrics}
     about = [record.metric(metric) for metric in study.generic_metrics(named)]
     specs += [Figure("levels", metric.name, metric.title, metric.description, (metric.name,)) for metric in about]
     drawn = [RENDERERS.get(spec.kind, levels)(study, spec) for spec in specs]

@@ -171,7 +171,8 @@ class Study:
 
         def by_setting() -> dict[Any, pd.DataFrame]:
             rows = default_target(self.of(metric))
-            return _scores(rows.assign(pair=list(zip(rows["method"], rows["setting"], strict=True))), "pair")
+            pairs: Any = list(zip(rows["method"], rows["setting"], strict=True))
+            return _scores(rows.assign(pair=pairs), "pair")
 
         scores = self._once(("settings", metric), by_setting)
         return self._pair((method, setting, base, metric), scores.get((method, setting)), scores.get((method, base)))
@@ -181,7 +182,8 @@ class Study:
 
         def by_pair() -> dict[Any, pd.DataFrame]:
             rows = self.of("spearman")
-            return _scores(rows.assign(pair=list(zip(rows["target"], rows["estimator"], strict=True))), "pair")
+            pairs: Any = list(zip(rows["target"], rows["estimator"], strict=True))
+            return _scores(rows.assign(pair=pairs), "pair")
 
         scores = self._once(("alignment",), by_pair)
         return self._pair((first, second), scores.get(first), scores.get(second))

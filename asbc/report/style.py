@@ -107,7 +107,7 @@ def style(font_size: float = 10) -> Iterator[None]:
     """
     import matplotlib as mpl
 
-    settings: dict[str, Any] = {
+    settings: Any = {
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"],
         "font.size": font_size,

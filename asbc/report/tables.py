@@ -82,7 +82,8 @@ def fill_tables(study: Study) -> list[FilledTable]:
     """Return the tables that the record of a study asks for, and generic ones of metrics that it does not name."""
     record = study.record
     specs = list(record.tables)
-    named = {metric for spec in (*record.figures, *record.tables) for metric in spec.metrics}
+    named = {metric for spec in record.figures for metric in spec.metrics}
+    named |= {metric for spec in record.tables for metric in spec.metrics}
     generic = study.generic_metrics(named)
     scored = [metric for metric in generic if record.metric(metric).task or "right" in study.of(metric).dropna(axis=1)]
     for metric in scored:
@@ -92,8 +93,8 @@ def fill_tables(study: Study) -> list[FilledTable]:
     if others:
         title = "Other measurements" if specs else "Measurements"
         specs.append(Table("methods", "measurements", title, "Means over trials and levels.", others))
-    tables = [RENDERERS.get(spec.kind, methods)(study, spec) for spec in specs]
-    tables = [table.without_empty_columns() for table in tables if table is not None]
+    filled = [RENDERERS.get(spec.kind, methods)(study, spec) for spec in specs]
+    tables = [table.without_empty_columns() for table in filled if table is not None]
     return [table for table in tables if len(table.header) > 1]
 
 

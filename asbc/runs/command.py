@@ -181,7 +181,8 @@ def stages(arguments: list[str]) -> list[list[str]]:
     for place, argument in enumerate(arguments):
         group, _, name = argument.partition("=")
         path = conf_dir() / "experiment" / f"{name}.yaml"
-        if group == "experiment" and path.is_file() and (names := OmegaConf.load(path).get("stages")):
+        experiment: Any = OmegaConf.load(path) if group == "experiment" and path.is_file() else {}
+        if names := experiment.get("stages"):
             return [[*arguments[:place], f"experiment={stage}", *arguments[place + 1 :]] for stage in names]
     return [arguments]
 

@@ -303,7 +303,7 @@ def from_data(data: Mapping[str, Any]) -> Experiment:
 def _build(cls: Any, data: Any) -> Any:
     if not isinstance(data, Mapping):
         raise ValueError(f"expected a mapping for {cls.__name__}; got {type(data).__name__}")
-    values = {}
+    values: dict[str, Any] = {}
     for each in fields(cls):
         if each.name not in data:
             continue

@@ -131,7 +131,9 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         folder.note("running", units=len(units))
         with ExitStack() as stack:
             stack.enter_context(_limit_threads(threads))
-            loggers = [stack.enter_context(Mirror(session)) for session in _sessions(cfg, folder, settings, facts)]
+            loggers = [Mirror(session) for session in _sessions(cfg, folder, settings, facts)]
+            for logger in loggers:
+                stack.enter_context(logger)
             if done:
                 for logger in loggers:
                     logger.log(folder.rows())
@@ -264,7 +266,7 @@ def _plain(value: Any) -> Any:
 
 def _flat(prefix: str, node: Any) -> dict[str, Any]:
     """Columns of the plain values in a part of the config, by their dotted path; empty ones are left out."""
-    plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     found: dict[str, Any] = {}
     for key, value in plain.items():
         name = f"{prefix}.{key}"

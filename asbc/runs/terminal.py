@@ -282,7 +282,7 @@ class SweepSummary(Callback):
 
     on_multirun_start = on_run_start
 
-    def on_job_end(self, config: DictConfig, **kwargs: Any) -> None:
+    def on_job_end(self, config: DictConfig, job_return: Any, **kwargs: Any) -> None:
         if "num" not in config.hydra.job:  # a single run; the jobs of a sweep may be other processes
             self._count([job_note(Path(config.hydra.runtime.output_dir))])
 
@@ -325,7 +325,7 @@ def best_method(folder: Path) -> str:
     metric, values = (columns[0].metric, columns[0].values) if columns else (Metric(""), table["value"])
     if metric.higher_is_better is None or metric.name in GRAPH or values.isna().all():
         return ""
-    best = values.idxmax() if metric.higher_is_better else values.idxmin()
+    best: Any = values.idxmax() if metric.higher_is_better else values.idxmin()
     return f"{best} ({columns[0].title} {values[best]:.4f}, {level_in_words(last_level(table))})"
 
 
