@@ -150,7 +150,8 @@ class EmbeddingDataModule(lightning.LightningDataModule):
                 )  # verifies and unpacks the archive
             self.dataset = self._open(self.split)
         else:
-            fetch_all(what or str(self.source), files, instead, download=self.download)
+            if files:
+                fetch_all(what or str(self.source), files, instead, download=self.download)
 
     def setup(self, stage: str | None = None) -> None:
         """Open the images of `split`."""
