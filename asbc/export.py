@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
-from asbc.files import whole_file
+from asbc.storage import atomic_file
 from asbc.validation import as_vectors, whole_number
 
 NETWORKX_LIMIT = 100_000  # nodes, above which NetworkX is slow and takes gigabytes
@@ -333,7 +333,7 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
 
     graph = _csr(graph)
     schema = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])
-    with whole_file(Path(path)) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+    with atomic_file(Path(path)) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for start in range(0, graph.shape[0], ROWS_PER_GROUP):
             stop = min(start + ROWS_PER_GROUP, graph.shape[0])
             first, last = graph.indptr[start], graph.indptr[stop]
@@ -371,7 +371,7 @@ def write_npz(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     array([[0. , 0.5],
            [0.5, 0. ]])
     """
-    with whole_file(Path(path)) as file:
+    with atomic_file(Path(path)) as file:
         sparse.save_npz(file, _csr(graph))
 
 

@@ -278,21 +278,8 @@ def describe(
 def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0, metric: str = "euclidean") -> float:
     """Return the effective rank of all vectors: ``exp`` of the entropy of their normalised singular values.
 
-    It falls when an encoder's features collapse onto few directions. The vectors are not centred.
-
-    Parameters
-    ----------
-    X : (n, d) array-like, or memory map
-    sample : int, default=10000
-        Largest number of vectors used; of more, this many are drawn.
-    seed : int, default=0
-        Seed of the draw.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        "cosine" scales the vectors to unit length first.
-
-    Returns
-    -------
-    float from 1 to min(n, d); 0 if all vectors are zero
+    It falls when an encoder's features collapse onto few directions. Vectors are not centred. Of more than `sample`
+    vectors, that many are drawn. Zero vectors have rank 0.
 
     Examples
     --------

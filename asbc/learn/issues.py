@@ -133,21 +133,7 @@ def find_label_issues(source: Source, labels: ArrayLike, *, metric: str | None =
 
 
 def judge_labels(neighbors: Neighbors, weights: NDArray[np.float64], labels: ArrayLike) -> LabelIssues:
-    """Return what :func:`find_label_issues` does, from given rows.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of n nodes.
-    weights : (n, k) array or memory map
-        Their weights; rows sum to 1.
-    labels : (n,) array-like of integers, strings or booleans
-        -1, None, NaN or "" where a node is unlabelled.
-
-    Returns
-    -------
-    LabelIssues
-    """
+    """Return what :func:`find_label_issues` does, from given neighbours and their weights (n, k) with rows of sum 1."""
     codes, classes = encode_partial(labels, neighbors.n)  # type: ignore[arg-type]
     margin, share = np.empty(neighbors.n), np.empty(neighbors.n)
     winner = np.empty(neighbors.n, dtype=np.int64)
@@ -167,21 +153,7 @@ def judge_labels(neighbors: Neighbors, weights: NDArray[np.float64], labels: Arr
 def supporting_neighbors(
     source: Source, issues: LabelIssues, nodes: ArrayLike, most: int = 5
 ) -> list[NDArray[np.int64]]:
-    """Return the neighbours that have the label suggested for a node, the heaviest first.
-
-    Parameters
-    ----------
-    source : fitted GraphBuilder, or path of a graph folder
-        The source of `issues`.
-    issues : LabelIssues
-    nodes : (m,) array-like of int
-    most : int, default=5
-        Largest number of neighbours per node.
-
-    Returns
-    -------
-    list of (at most `most`,) int64 arrays
-    """
+    """Return, for each of `nodes`, at most `most` neighbours that have its suggested label, the heaviest first."""
     neighbors, weights = open_rows(source)
     found = []
     for node in np.asarray(nodes, dtype=np.int64):
@@ -229,14 +201,6 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
     """Return the accuracy of the neighbours' vote per class, and the pairs of classes that it confuses.
 
     A node whose neighbours are all unlabelled counts as wrong, and as confused with no class.
-
-    Parameters
-    ----------
-    issues : LabelIssues
-
-    Returns
-    -------
-    ClassReport
     """
     given, classes = encode_partial(issues.given)
     c = len(classes)

@@ -15,25 +15,9 @@ from asbc.validation import class_numbers, plain_array, row_index, whole_number
 def encode_labels(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Encode labels as class codes from 0.
+    """Encode labels as class codes from 0; return the codes (n,) and the sorted classes (c,).
 
-    Parameters
-    ----------
-    labels : (n,) sequence
-        The label of each node: integers, strings or booleans.
-    n : int or None, default=None
-        Required number of labels.
-
-    Returns
-    -------
-    codes : (n,) int64
-        Class code of each node.
-    classes : (c,) array
-        The label of each code, sorted.
-
-    See Also
-    --------
-    reveal : chooses the labelled nodes.
+    Labels are integers, strings or booleans, one per node; `n` is their required number.
 
     Examples
     --------
@@ -64,35 +48,17 @@ def encode_labels(
 
 
 def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) -> NDArray[np.bool_]:
-    """Choose `per_class` labelled nodes of every class, or all of a class that has fewer.
+    """Choose `per_class` labelled nodes of every class, or all of a class that has fewer; return flags (n,).
 
-    The choices of one seed are nested: those with 2 labels per class are among those with 5.
-
-    Parameters
-    ----------
-    codes : (n,) int64
-        Class code of each node; -1 is never chosen.
-    per_class : int
-        Labels per class.
-    seed : int or sequence of int
-        Seed of the draw.
-
-    Returns
-    -------
-    (n,) bool
-        True for the chosen nodes.
-
-    See Also
-    --------
-    asbc.learn.propagation.propagate : propagates their labels.
+    `codes` are class codes; -1 is never chosen. The choices of one seed are nested: those with 2 labels per class are
+    among those with 5.
 
     Examples
     --------
     >>> import numpy as np
     >>> from asbc.learn.labels import reveal
     >>> codes = np.array([0, 0, 0, 1, 1, 1])
-    >>> shown = reveal(codes, per_class=2, seed=0)
-    >>> codes[shown]
+    >>> codes[reveal(codes, per_class=2, seed=0)]
     array([0, 0, 1, 1])
     """
     per_class = whole_number(per_class, "per_class", 1)
@@ -116,29 +82,10 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
 def encode_partial(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Encode labels as class codes from 0, with -1 for unlabelled nodes.
+    """Encode labels as class codes from 0, with -1 for unlabelled nodes; return codes (n,) and classes (c,).
 
-    A node is unlabelled if its label is -1 (a number, not the string "-1"), None, NaN or an empty string.
-
-    Parameters
-    ----------
-    labels : (n,) sequence of integers, strings or booleans
-        The label of every node.
-    n : int or None, default=None
-        Required number of labels.
-    name : str, default="labels"
-        Name of the argument in error messages.
-
-    Returns
-    -------
-    codes : (n,) int64
-        Class code of each node, -1 where it is unlabelled.
-    classes : (c,) array
-        The label of each code, sorted; at least one.
-
-    See Also
-    --------
-    decode_partial : the inverse.
+    A node is unlabelled if its label is -1 (a number, not the string "-1"), None, NaN or an empty string. `n` is the
+    required number of labels, `name` the argument's name in error messages.
 
     Examples
     --------
@@ -194,23 +141,7 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
 
 
 def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
-    """Return labels for class codes; -1 becomes the marker of unlabelled nodes.
-
-    Parameters
-    ----------
-    codes : (n,) int64
-        Class code of each node, -1 where it is unlabelled.
-    classes : (c,) array
-        The label of each code.
-
-    Returns
-    -------
-    (n,) array
-        The marker is -1, "" among strings, or None among booleans.
-
-    See Also
-    --------
-    encode_partial : the inverse.
+    """Return the labels of class codes; -1 becomes -1, "" among strings, or None among booleans.
 
     Examples
     --------
@@ -232,19 +163,7 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
 
 
 def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which entries mean "no label": -1 (a number), NaN, None and empty strings.
-
-    Parameters
-    ----------
-    array : (n,) array
-
-    Returns
-    -------
-    (n,) bool array
-
-    See Also
-    --------
-    asbc.GraphClassifier : predicts the labels of such nodes.
+    """Return which entries of an array mean "no label": -1 (a number), NaN, None and empty strings.
 
     Examples
     --------

@@ -30,23 +30,8 @@ class Propagation:
     predicted : (n,) int64
         Code of the class with the best score; -1 where no label arrived. Ties go to the smaller code.
     rounds : int
-        Number of rounds.
     converged : bool
         Whether the tolerance was reached.
-
-    See Also
-    --------
-    propagate : computes it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from asbc.learn.propagation import propagate
-    >>> pair = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
-    >>> result = propagate(pair, np.array([0, 0]), np.array([True, False]))
-    >>> result.predicted, result.converged
-    (array([0, 0]), True)
     """
 
     scores: NDArray[np.float64]
@@ -63,23 +48,7 @@ def _flags(shown: Any, n: int) -> NDArray[np.bool_]:
 
 
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
-    """Return ``P = D^-1 W``: the graph with rows normalised, and those of labelled nodes zeroed.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph W, not negative.
-    shown : (n,) bool
-        Which nodes are labelled.
-
-    Returns
-    -------
-    (n, n) scipy.sparse.csr_array
-        Every row sums to 1 or is empty.
-
-    See Also
-    --------
-    propagate : applies it repeatedly.
+    """Return ``P = D^-1 W`` for the graph W: rows sum to 1, and those of the nodes in `shown` are zero.
 
     Examples
     --------
@@ -251,29 +220,10 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
 def propagation_hits(
     graph: Any, labels: ArrayLike, shown: NDArray[np.bool_], **options: Any
 ) -> tuple[NDArray[np.bool_], Propagation]:
-    """Return which nodes label propagation predicts correctly.
+    """Return which nodes label propagation predicts correctly, (n,) bool, and the :class:`Propagation`.
 
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        Not negative.
-    labels : (n,) sequence
-        The true label of each node.
-    shown : (n,) bool
-        The labelled nodes.
-    **options
-        The options `alpha`, `max_rounds` and `tol` of :func:`propagate`.
-
-    Returns
-    -------
-    hits : (n,) bool
-        False where no label arrives. Use it on ``~shown`` only.
-    result : Propagation
-        The result of :func:`propagate`.
-
-    See Also
-    --------
-    asbc.learn.vote.loo_hits : the same for the vote of neighbours.
+    `labels` are the true labels of all nodes, and propagation sees those of the nodes in `shown`; use the flags on
+    ``~shown`` only. `options` go to :func:`propagate`.
 
     Examples
     --------
@@ -282,8 +232,7 @@ def propagation_hits(
     >>> from asbc.learn.propagation import propagation_hits
     >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
     >>> shown = np.array([True, False, False, True])
-    >>> hits, result = propagation_hits(W, ["cat", "dog", "dog", "dog"], shown)
-    >>> hits[~shown]
+    >>> propagation_hits(W, ["cat", "dog", "dog", "dog"], shown)[0][~shown]
     array([False,  True])
     """
     graph = square_graph(graph)

@@ -15,25 +15,21 @@ from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_ro
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the class that the neighbours of each node vote for; its own label is never used.
+    """Return the class code (n,) that the neighbours of each node vote for; its own label is never used.
 
     Parameters
     ----------
     indices : (n, k) int
         Neighbours of each node, nearest first, without the node itself.
     weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
+        Not negative; rows need not be normalised.
     codes : (n,) int
         Class codes from 0; -1 for an unlabelled node, which does not vote.
 
     Returns
     -------
     (n,) int64
-        Class code; -1 where no neighbour votes. A tie goes to the class of the nearest voter.
-
-    See Also
-    --------
-    loo_hits : compares the vote with the true labels.
+        -1 where no neighbour votes. A tie goes to the class of the nearest voter.
 
     Examples
     --------
@@ -53,25 +49,10 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
 
 
 def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return which nodes the leave-one-out vote predicts correctly; an empty row counts as wrong.
+    """Return which nodes the leave-one-out vote predicts correctly, (n,) bool; an empty row counts as wrong.
 
-    Parameters
-    ----------
-    indices : (n, k) int
-        Neighbours of each node, nearest first, without the node itself.
-    weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
-    labels : (n,) sequence
-        The label of each node. A class with a single node causes a warning, because no other node can vote for it.
-
-    Returns
-    -------
-    (n,) bool
-
-    See Also
-    --------
-    loo_predict : the predicted class.
-    loo_accuracy : their share.
+    `indices` and `weights` are those of :func:`loo_predict`. A class with a single node causes a warning, because no
+    other node can vote for it.
 
     Examples
     --------
@@ -95,60 +76,15 @@ def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) ->
 
 
 def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
-    """Return the leave-one-out accuracy of the vote.
-
-    Parameters
-    ----------
-    indices : (n, k) int
-        Neighbours of each node, nearest first, without the node itself.
-    weights : (n, k) float
-        Weights, not negative; rows need not be normalised.
-    labels : (n,) sequence
-        The label of each node.
-
-    Returns
-    -------
-    float
-        A node with an empty row counts as wrong.
-
-    See Also
-    --------
-    loo_hits : the result per node.
-
-    Examples
-    --------
-    >>> import asbc
-    >>> from asbc.learn.vote import loo_accuracy
-    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [8.0], [9.0]], k=1)
-    >>> loo_accuracy(neighbors.indices, asbc.uniform_weights(neighbors), ["cat", "cat", "dog", "dog"])
-    1.0
-    """
+    """Return the share of nodes that :func:`loo_hits` predicts correctly."""
     return float(loo_hits(indices, weights, labels).mean())
 
 
 def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:
-    """Return the class that each node's neighbours in a graph vote for; its own label is never used.
+    """Return the class code (n,) that each node's neighbours in a graph vote for; its own label is never used.
 
     Unlike :func:`loo_predict` it uses the symmetrised graph, in which nodes also vote for those that have them as
-    neighbours.
-
-    Parameters
-    ----------
-    graph : (n, n) CSR array
-        Without self loops, not negative.
-    codes : (n,) int
-        Class codes from 0; -1 for a node that does not vote.
-    block : int, default=65536
-        Nodes at a time; bounds memory.
-
-    Returns
-    -------
-    predicted : (n,) int64
-        Class code; -1 where no neighbour votes. A tie goes to the smaller code.
-
-    See Also
-    --------
-    loo_predict : the vote of a node's row.
+    neighbours. A node without voters gets -1; a tie goes to the smaller code. Memory is bounded by `block` nodes.
 
     Examples
     --------
