@@ -1,0 +1,370 @@
+"""Clusters of a graph by Leiden's algorithm, on several levels, with their stability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from asbc.builder import GraphBuilder
+from asbc.extras import needed
+from asbc.learn.classifier import open_graph
+from asbc.validation import true_or_false, whole_number
+
+Labels = NDArray[np.int64]
+
+N_PERTURBED = 4  # graphs with random edge weights that stability is measured on
+RESOLUTION_STEP = 2**0.5  # between two resolutions of the scan
+LOWEST_RESOLUTION = 1 / 8
+# The recommended level is the finest one whose stability is at least this share of the highest stability.
+STABLE_SHARE = 0.95
+# The scan stops at a level whose stability is below this share of the highest, or whose clusters are too small.
+UNSTABLE_SHARE = 0.75
+SMALLEST_MEAN_SIZE = 5
+MAX_LEVELS = 4
+LEVEL_RATIO = 1.6  # least ratio of the numbers of clusters of two levels
+# Graphs with more nodes are first merged into groups of about this many nodes, and the groups are clustered.
+MAX_NODES = 30_000
+GROUP_SIZE = 30
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """Clusters at one resolution, and how far they agree with those of the perturbed graphs."""
+
+    resolution: float
+    labels: Labels
+    stability: float
+
+    @property
+    def count(self) -> int:
+        return int(self.labels.max()) + 1
+
+
+class GraphClusters(ClusterMixin, BaseEstimator):
+    """Cluster vectors by Leiden's algorithm on their neighbourhood graph.
+
+    With `n_clusters`, the resolution is found by bisection. Without it, clusters are computed at a range of
+    resolutions, on the graph and on copies of it with random edge weights. The stability of a resolution is the mean
+    adjusted Rand index between the two. The recommended level is the finest one whose stability is at least 95% of the
+    highest; the other levels are peaks of stability on both sides of it.
+
+    Parameters
+    ----------
+    n_clusters : int or None, default=None
+        Number of clusters; None chooses it and returns several levels.
+    builder : GraphBuilder or None, default=None
+        Builds the graph; a copy of it is fitted. None takes Gaussian weights with :class:`Perplexity` bandwidths, cosine
+        distances and mean symmetrisation.
+    graph : path of a graph folder, (n, n) sparse matrix or None, default=None
+        A graph to cluster instead. `fit` then ignores X, and `predict` is not available.
+    noise : bool, default=False
+        Whether nodes that belong to no cluster get the label -1: those that are in their cluster in fewer than half of
+        the perturbed graphs.
+    random_state : int, RandomState or None, default=0
+        Seed of Leiden's algorithm and of the perturbed graphs.
+
+    Attributes
+    ----------
+    labels_ : (n,) int64
+        Cluster of each node at the recommended level, the largest cluster first; -1 for noise.
+    levels_ : list of (n,) int64
+        Up to four levels from coarse to fine. Each is nested in the one before. With `n_clusters` there is only one.
+    level_ : int
+        Position of the recommended level in `levels_`.
+    stability_ : (c,) float64
+        For each cluster of `labels_`, the mean Jaccard index with the most similar cluster of each perturbed graph.
+    confidence_ : (n,) float64
+        Share of the perturbed graphs in which a node is in its cluster.
+    n_clusters_ : int
+    n_noise_ : int
+        Number of nodes with the label -1.
+    resolution_ : float
+        Leiden's resolution at the recommended level.
+    builder_ : GraphBuilder
+        The fitted builder, unless `graph` is given.
+
+    See Also
+    --------
+    name_clusters : names from texts or labels.
+    GraphClassifier : classes from a few labels.
+
+    Notes
+    -----
+    Needs graspologic-native: ``pip install "asbc[cluster]"``.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(center, 0.3, (60, 3)) for center in np.eye(3) * 4])
+    >>> clusters = asbc.GraphClusters().fit(X)
+    >>> clusters.n_clusters_, len(set(clusters.labels_[:60]))
+    (3, 1)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        *,
+        builder: GraphBuilder | None = None,
+        graph: Any = None,
+        noise: bool = False,
+        random_state: Any = 0,
+    ):
+        self.n_clusters = n_clusters
+        self.builder = builder
+        self.graph = graph
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike | None = None, y: Any = None) -> GraphClusters:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : (n, d) array-like; ignored if `graph` is given
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        true_or_false(self.noise, "noise")
+        if self.n_clusters is not None:
+            whole_number(self.n_clusters, "n_clusters", 1)
+        graph = self._graph(X)
+        if self.n_clusters is not None and self.n_clusters > graph.shape[0]:
+            raise ValueError(f"n_clusters must be at most the number of nodes, {graph.shape[0]}; got {self.n_clusters}.")
+        with needed("GraphClusters", "cluster"):
+            import graspologic_native  # noqa: F401
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31 - 1))
+        perturbed_seed = int(random.randint(2**31 - 1))
+        groups, grouped = _merge_into_groups(graph, seed)
+        perturbed = list(_perturbed(grouped, perturbed_seed))
+        if self.n_clusters is None:
+            levels, chosen = _levels(grouped, perturbed, seed)
+        else:
+            levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
+        best = levels[chosen]
+        others = [_leiden(other, best.resolution, seed) for other in perturbed]
+        jaccard, kept = _agreement(best.labels, others, np.bincount(groups))
+        self.levels_ = [_by_size(level.labels[groups]) for level in levels]
+        self.level_ = chosen
+        self.resolution_ = best.resolution
+        labels = self.levels_[chosen]
+        self.n_clusters_ = int(labels.max()) + 1
+        self.stability_ = np.empty(self.n_clusters_)
+        self.stability_[labels] = jaccard[best.labels[groups]]
+        self.confidence_ = kept[groups]
+        self.labels_ = np.where(self.confidence_ < 0.5, -1, labels) if self.noise else labels
+        self.n_noise_ = int((self.labels_ < 0).sum())
+        return self
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Return the cluster of new points: the one with the largest weight among the nodes near each point.
+
+        Parameters
+        ----------
+        X : (m, d) array-like
+
+        Returns
+        -------
+        (m,) int64
+            -1 where only noise is near.
+        """
+        check_is_fitted(self, "labels_")
+        if not hasattr(self, "builder_"):
+            raise ValueError("predict needs vectors: this GraphClusters was fitted on a graph, with graph=.")
+        rows = self.builder_.transform(validate_data(self, X, dtype="numeric", ensure_all_finite=False, reset=False))
+        known = np.flatnonzero(self.labels_ >= 0)
+        member = sparse.csr_array(
+            (np.ones(len(known)), (known, self.labels_[known])), shape=(len(self.labels_), self.n_clusters_)
+        )
+        votes = sparse.csr_array(rows @ member).toarray()
+        return np.where(votes.sum(axis=1) > 0, votes.argmax(axis=1), -1).astype(np.int64)
+
+    def _graph(self, X: Any) -> sparse.csr_array:
+        if self.graph is not None:
+            if self.builder is not None:
+                raise ValueError("builder and graph are both given; give one of them.")
+            self.__dict__.pop("builder_", None)
+            graph = open_graph(self.graph)
+            return sparse.csr_array((graph + graph.T) / 2.0)
+        vectors = validate_data(self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=2)
+        builder = GraphBuilder("gaussian", "perplexity") if self.builder is None else clone(self.builder)
+        if self.builder is None:
+            builder.set_params(k_cand=min(int(builder.k_cand), len(vectors) - 1))
+        self.builder_ = builder.fit(vectors)
+        graph = self.builder_.graph_
+        return graph if builder.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
+
+
+def _leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
+    """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own."""
+    import graspologic_native
+
+    n = graph.shape[0]
+    linked = np.flatnonzero(np.diff(graph.indptr))
+    if not len(linked):  # the library does not accept a graph without edges
+        return np.arange(n)
+    _, found = graspologic_native.leiden_csr(
+        graph.indptr.astype(np.int64),
+        graph.indices.astype(np.int32),
+        graph.data.astype(np.float64),
+        n,
+        resolution=float(resolution),
+        iterations=2,
+        seed=seed,
+    )
+    labels = np.full(n, -1, dtype=np.int64)
+    labels[np.fromiter(found.keys(), np.int64, len(found))] = np.fromiter(found.values(), np.int64, len(found))
+    alone = np.flatnonzero((labels < 0) | (np.diff(graph.indptr) == 0))
+    labels[alone] = labels.max() + 1 + np.arange(len(alone))
+    return _by_size(labels)
+
+
+def _by_size(labels: Labels) -> Labels:
+    """Renumber clusters from the largest to the smallest; of two equal ones, the one with the first node comes first."""
+    _, first, codes, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
+    return rank[codes.reshape(-1)]
+
+
+def _perturbed(graph: sparse.csr_array, seed: int) -> Iterator[sparse.csr_array]:
+    """Yield copies of a symmetric graph whose edges are multiplied by independent exponential variables."""
+    upper = sparse.csr_array(sparse.triu(graph, 1))
+    rng = np.random.default_rng(seed)
+    for _ in range(N_PERTURBED):
+        half = upper.copy()
+        half.data = half.data * rng.exponential(size=len(half.data))
+        yield sparse.csr_array(half + half.T)
+
+
+def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
+    """Return the graph between clusters: the summed weights of the edges between them, and within them as loops."""
+    member = sparse.csr_array((np.ones(len(labels)), (np.arange(len(labels)), labels)))
+    return sparse.csr_array(member.T @ graph @ member)
+
+
+def _merge_into_groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_array]:
+    """Return each node's group and the graph between groups; up to `MAX_NODES` nodes, every node is a group."""
+    n = graph.shape[0]
+    if n <= MAX_NODES:
+        return np.arange(n), graph
+    groups = _leiden(graph, n / GROUP_SIZE, seed)
+    return groups, _merged(graph, groups)
+
+
+def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> tuple[list[_Partition], int]:
+    """Return levels from coarse to fine, and the position of the recommended one."""
+    scan = list(_scan(graph, perturbed, seed))
+    highest = max(level.stability for level in scan)
+    recommended = [level for level in scan if level.stability >= STABLE_SHARE * highest][-1]
+    chosen = [recommended]
+    peaks = [
+        level
+        for i, level in enumerate(scan)
+        if level.stability >= max(other.stability for other in scan[max(i - 1, 0) : i + 2])
+    ]
+    for level in sorted(peaks, key=lambda level: -level.stability):
+        apart = all(
+            max(level.count, other.count) >= LEVEL_RATIO * min(level.count, other.count) for other in chosen
+        )
+        if apart and len(chosen) < MAX_LEVELS:
+            chosen.append(level)
+    chosen.sort(key=lambda level: level.count)
+    return _nested(graph, chosen, chosen.index(recommended), seed), chosen.index(recommended)
+
+
+def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> Iterator[_Partition]:
+    """Yield partitions from coarse to fine, until they become unstable or their clusters small."""
+    resolution, highest = LOWEST_RESOLUTION, 0.0
+    while True:
+        labels = _leiden(graph, resolution, seed)
+        count = int(labels.max()) + 1
+        others = [_leiden(other, resolution, seed) for other in perturbed]
+        stability = float(np.mean([adjusted_rand_score(labels, other) for other in others]))
+        too_fine = count * SMALLEST_MEAN_SIZE > graph.shape[0] or stability < UNSTABLE_SHARE * highest
+        if highest and too_fine:
+            return
+        if count > 1 or too_fine:
+            highest = max(highest, stability)
+            yield _Partition(resolution, labels, stability)
+        resolution *= RESOLUTION_STEP
+
+
+def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed: int) -> list[_Partition]:
+    """Return levels of about the same resolutions in which every cluster lies within one cluster of the level before.
+
+    The recommended level stays. In coarser ones each of its clusters joins the cluster that holds most of it; finer
+    ones divide its clusters.
+    """
+    out = {middle: levels[middle]}
+    for i in range(middle - 1, -1, -1):
+        finer = out[i + 1].labels
+        shared = sparse.csr_array((np.ones(len(finer)), (finer, levels[i].labels))).toarray()
+        out[i] = _Partition(levels[i].resolution, _by_size(shared.argmax(axis=1)[finer]), levels[i].stability)
+    for i in range(middle + 1, len(levels)):
+        coarser, edges = out[i - 1].labels, graph.tocoo()
+        inside = coarser[edges.row] == coarser[edges.col]
+        within = sparse.csr_array((edges.data[inside], (edges.row[inside], edges.col[inside])), shape=graph.shape)
+        out[i] = _Partition(levels[i].resolution, _leiden(within, levels[i].resolution, seed), levels[i].stability)
+    return [out[i] for i in sorted(out)]
+
+
+def _with_count(graph: sparse.csr_array, wanted: int, seed: int) -> _Partition:
+    """Return a partition into `wanted` clusters: by bisection of the resolution, and by merging what is left over."""
+    low, high = 2.0**-10, 2.0**4
+    while (labels := _leiden(graph, high, seed)).max() + 1 < wanted and high < 2.0**40:
+        low, high = high, high * 8
+    best = _Partition(high, labels, np.nan)
+    for _ in range(16):
+        if best.count == wanted:
+            break
+        middle = (low * high) ** 0.5
+        found = _Partition(middle, _leiden(graph, middle, seed), np.nan)
+        if found.count >= wanted:
+            high = middle
+            best = min(best, found, key=lambda partition: partition.count)
+        else:
+            low = middle
+    return _Partition(best.resolution, _merge_down(graph, best.labels, wanted), np.nan)
+
+
+def _merge_down(graph: sparse.csr_array, labels: Labels, wanted: int) -> Labels:
+    """Merge the two most strongly linked clusters until `wanted` are left; without links, the two smallest."""
+    while (count := int(labels.max()) + 1) > wanted:
+        between = _merged(graph, labels).toarray()
+        volume = np.maximum(between.sum(axis=1), np.finfo(float).tiny)
+        link = np.triu(between / volume[:, None] / volume, 1)
+        first, second = np.unravel_index(link.argmax(), link.shape) if link.any() else (count - 2, count - 1)
+        labels = _by_size(np.where(labels == second, first, labels))
+    return labels
+
+
+def _agreement(labels: Labels, others: list[Labels], sizes: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean Jaccard index of each cluster with its best match, and the share of matches that hold each node.
+
+    `sizes` is the number of nodes in each group.
+    """
+    count = int(labels.max()) + 1
+    jaccard, kept = np.zeros(count), np.zeros(len(labels))
+    for other in others:
+        shared = sparse.csr_array((sizes, (labels, other)), dtype=np.float64).toarray()
+        union = shared.sum(axis=1, keepdims=True) + shared.sum(axis=0) - shared
+        overlap = shared / union
+        match = overlap.argmax(axis=1)
+        jaccard += overlap.max(axis=1) / len(others)
+        kept += (other == match[labels]) / len(others)
+    return jaccard, kept

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+import asbc
+
+
+def test_words_that_set_a_cluster_apart_come_first():
+    texts = ["please freeze my card", "my card was stolen", "please play some jazz", "play jazz louder please"] * 5
+    names = asbc.name_clusters(np.arange(20) % 4 // 2, texts=texts, n_words=2)
+    assert names[0].startswith("card") and set(names[1].split(", ")) == {"jazz", "play"}
+    assert not any("please" in name for name in names)
+
+
+def test_texts_without_words_still_get_a_name():
+    assert asbc.name_clusters([0, 1], texts=["12 34", "!"]) == ["cluster 0", "cluster 1"]
+    assert asbc.name_clusters([0, 1], texts=["the", "of it"]) == ["the", "it, of"]
+
+
+def test_labels_give_the_majority_with_its_share():
+    names = asbc.name_clusters([0, 0, 0, 1, 1, 2, -1], labels=["a", "a", "b", "b", None, "", "b"])
+    assert names == ["a (67%)", "b (100%)", "cluster 2"]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({}, "either texts or labels"),
+        ({"texts": ["a"] * 3, "labels": [0, 1, 2]}, "either texts or labels"),
+        ({"texts": ["a"]}, "one entry per node, 3; got 1"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        asbc.name_clusters([0, 0, 1], **arguments)
+
+
+def test_clusters_must_be_whole_numbers():
+    with pytest.raises(ValueError, match="whole numbers"):
+        asbc.name_clusters([0.5, 1.0], texts=["a", "b"])
