@@ -18,9 +18,11 @@ from .builder import GraphBuilder
 from .dimension import Dimension, dim_mst, levina_bickel, two_nn
 from .graph import to_graph
 from .learn.classifiers import GraphClassifier, NeighborVote, UnreachedWarning, UnseenClassWarning
+from .learn.clusters import GraphClusters
 from .learn.describe import Description, describe
 from .learn.duplicates import Duplicates, find_duplicates
 from .learn.issues import LabelIssues, find_label_issues
+from .learn.names import name_clusters
 from .neighbors import LowRecallWarning, Neighbors, NeighborsTransformer, search_neighbors
 from .outofcore.driver import build_graph
 from .outofcore.folder import load_graph, load_nodes, load_rows
@@ -58,6 +60,7 @@ __all__ = [
     "Gaussian",
     "GraphBuilder",
     "GraphClassifier",
+    "GraphClusters",
     "LabelIssues",
     "LogLog",
     "LowRecallWarning",
@@ -86,6 +89,7 @@ __all__ = [
     "load_graph",
     "load_nodes",
     "load_rows",
+    "name_clusters",
     "nnk_weights",
     "normalize",
     "normalize_weights",

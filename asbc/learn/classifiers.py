@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -20,7 +20,7 @@ from asbc.builder import GraphBuilder
 from asbc.kernels.vote import class_weights
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
-from asbc.learn.source import limit_candidates, open_graph, open_rows, row_blocks
+from asbc.learn.source import fit_copy, open_graph, open_rows, row_blocks
 from asbc.learn.vote import graph_vote
 from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, real_array, row_index, true_or_false
 
@@ -76,15 +76,8 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator, ABC):
         """Return the weight of each class at every fitted node: (n, c) array or sparse array."""
 
     def fit_builder(self, vectors: NDArray[np.floating]) -> GraphBuilder:
-        """Fit a copy of `builder` to checked vectors; the default one uses fewer candidates if there are few nodes."""
-        if self.builder is None:
-            builder = self.default_builder().set_params(metric="cosine" if self.metric is None else self.metric)
-            return limit_candidates(builder, len(vectors)).fit(vectors)
-        if not isinstance(self.builder, GraphBuilder):
-            raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(self.builder).__name__}.")
-        if self.metric not in (None, self.builder.metric):
-            raise ValueError(f"metric={self.metric!r} differs from the builder's, {self.builder.metric!r}.")
-        return clone(self.builder).fit(vectors)
+        """Fit a copy of `builder`, or the default one, to checked vectors."""
+        return fit_copy(self.builder, self.default_builder(), self.metric, vectors)
 
     def encode(self, y: ArrayLike, n: int, index: Any = None) -> NDArray[np.int64]:
         """Return the class codes of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
-from asbc.learn.classifier import open_graph
-from asbc.validation import true_or_false, whole_number
+from asbc.learn.source import fit_copy, open_graph
+from asbc.validation import MetricInRepr, true_or_false, whole_number
 
 Labels = NDArray[np.int64]
 
@@ -33,7 +33,7 @@ MAX_LEVELS = 4
 LEVEL_RATIO = 1.6  # least ratio of the numbers of clusters of two levels
 # Graphs with more nodes are first merged into groups of about this many nodes, and the groups are clustered.
 MAX_NODES = 30_000
-GROUP_SIZE = 30
+GROUP_SIZE = 100
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Partition:
         return int(self.labels.max()) + 1
 
 
-class GraphClusters(ClusterMixin, BaseEstimator):
+class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
     """Cluster vectors by Leiden's algorithm on their neighbourhood graph.
 
     With `n_clusters`, the resolution is found by bisection. Without it, clusters are computed at a range of
@@ -62,8 +62,9 @@ class GraphClusters(ClusterMixin, BaseEstimator):
     n_clusters : int or None, default=None
         Number of clusters; None chooses it and returns several levels.
     builder : GraphBuilder or None, default=None
-        Builds the graph; a copy of it is fitted. None takes Gaussian weights with :class:`Perplexity` bandwidths, cosine
-        distances and mean symmetrisation.
+        Builds the graph; a copy of it is fitted. None takes Gaussian weights with :class:`Perplexity` bandwidths.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric of the default builder; None is cosine.
     graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         A graph to cluster instead. `fit` then ignores X, and `predict` is not available.
     noise : bool, default=False
@@ -116,12 +117,14 @@ class GraphClusters(ClusterMixin, BaseEstimator):
         n_clusters: int | None = None,
         *,
         builder: GraphBuilder | None = None,
+        metric: str | None = None,
         graph: Any = None,
         noise: bool = False,
         random_state: Any = 0,
     ):
         self.n_clusters = n_clusters
         self.builder = builder
+        self.metric = metric
         self.graph = graph
         self.noise = noise
         self.random_state = random_state
@@ -143,14 +146,17 @@ class GraphClusters(ClusterMixin, BaseEstimator):
             whole_number(self.n_clusters, "n_clusters", 1)
         graph = self._graph(X)
         if self.n_clusters is not None and self.n_clusters > graph.shape[0]:
-            raise ValueError(f"n_clusters must be at most the number of nodes, {graph.shape[0]}; got {self.n_clusters}.")
+            raise ValueError(
+                f"n_clusters must be at most the number of nodes, {graph.shape[0]}; got {self.n_clusters}."
+            )
         with needed("GraphClusters", "cluster"):
             import graspologic_native  # noqa: F401
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         perturbed_seed = int(random.randint(2**31 - 1))
-        groups, grouped = _merge_into_groups(graph, seed)
-        perturbed = list(_perturbed(grouped, perturbed_seed))
+        groups = _groups(graph, seed)
+        grouped = _merged(graph, groups)
+        perturbed = list(_perturbed(graph, groups, perturbed_seed))
         if self.n_clusters is None:
             levels, chosen = _levels(grouped, perturbed, seed)
         else:
@@ -201,12 +207,9 @@ class GraphClusters(ClusterMixin, BaseEstimator):
             graph = open_graph(self.graph)
             return sparse.csr_array((graph + graph.T) / 2.0)
         vectors = validate_data(self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=2)
-        builder = GraphBuilder("gaussian", "perplexity") if self.builder is None else clone(self.builder)
-        if self.builder is None:
-            builder.set_params(k_cand=min(int(builder.k_cand), len(vectors) - 1))
-        self.builder_ = builder.fit(vectors)
+        self.builder_ = fit_copy(self.builder, GraphBuilder("gaussian", "perplexity"), self.metric, vectors)
         graph = self.builder_.graph_
-        return graph if builder.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
+        return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
 def _leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
@@ -214,56 +217,73 @@ def _leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
     import graspologic_native
 
     n = graph.shape[0]
-    linked = np.flatnonzero(np.diff(graph.indptr))
-    if not len(linked):  # the library does not accept a graph without edges
+    alone = np.flatnonzero(np.diff(graph.indptr) == 0)
+    if len(alone) == n:  # the library does not accept a graph without edges
         return np.arange(n)
+    graph = _without_loops(graph)
     _, found = graspologic_native.leiden_csr(
         graph.indptr.astype(np.int64),
         graph.indices.astype(np.int32),
         graph.data.astype(np.float64),
-        n,
+        graph.shape[0],
         resolution=float(resolution),
         iterations=2,
         seed=seed,
     )
-    labels = np.full(n, -1, dtype=np.int64)
+    labels = np.full(graph.shape[0], -1, dtype=np.int64)
     labels[np.fromiter(found.keys(), np.int64, len(found))] = np.fromiter(found.values(), np.int64, len(found))
-    alone = np.flatnonzero((labels < 0) | (np.diff(graph.indptr) == 0))
     labels[alone] = labels.max() + 1 + np.arange(len(alone))
-    return _by_size(labels)
+    return _by_size(labels[:n])
+
+
+def _without_loops(graph: sparse.csr_array) -> sparse.csr_array:
+    """Replace each loop by an edge of half its weight to an extra node, since the library ignores loops.
+
+    The extra node joins the cluster of its only neighbour, so degrees and weights within clusters stay the same.
+    """
+    loops = graph.diagonal()
+    nodes = np.flatnonzero(loops)
+    if not len(nodes):
+        return graph
+    n, edges = graph.shape[0], graph.tocoo()
+    plain = edges.row != edges.col
+    extra, half = n + np.arange(len(nodes)), loops[nodes] / 2
+    rows = np.concatenate([edges.row[plain], nodes, extra])
+    columns = np.concatenate([edges.col[plain], extra, nodes])
+    total = n + len(nodes)
+    return sparse.csr_array((np.concatenate([edges.data[plain], half, half]), (rows, columns)), shape=(total, total))
 
 
 def _by_size(labels: Labels) -> Labels:
-    """Renumber clusters from the largest to the smallest; of two equal ones, the one with the first node comes first."""
+    """Renumber clusters from the largest to the smallest; of two equal ones, that with the first node comes first."""
     _, first, codes, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     rank = np.empty(len(sizes), np.int64)
     rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
     return rank[codes.reshape(-1)]
 
 
-def _perturbed(graph: sparse.csr_array, seed: int) -> Iterator[sparse.csr_array]:
-    """Yield copies of a symmetric graph whose edges are multiplied by independent exponential variables."""
+def _groups(graph: sparse.csr_array, seed: int) -> Labels:
+    """Return the group of each node: small clusters in a large graph, the node itself in others."""
+    n = graph.shape[0]
+    return np.arange(n) if n <= MAX_NODES else _leiden(graph, n / GROUP_SIZE, seed)
+
+
+def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
+    """Return the graph between clusters: the summed weights of the edges between them, and within them as loops."""
+    if int(labels.max()) + 1 == len(labels):
+        return graph
+    member = sparse.csr_array((np.ones(len(labels)), (np.arange(len(labels)), labels)))
+    return sparse.csr_array(member.T @ graph @ member)
+
+
+def _perturbed(graph: sparse.csr_array, groups: Labels, seed: int) -> Iterator[sparse.csr_array]:
+    """Yield graphs between groups in which every edge of the graph is multiplied by an exponential variable."""
     upper = sparse.csr_array(sparse.triu(graph, 1))
     rng = np.random.default_rng(seed)
     for _ in range(N_PERTURBED):
         half = upper.copy()
         half.data = half.data * rng.exponential(size=len(half.data))
-        yield sparse.csr_array(half + half.T)
-
-
-def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
-    """Return the graph between clusters: the summed weights of the edges between them, and within them as loops."""
-    member = sparse.csr_array((np.ones(len(labels)), (np.arange(len(labels)), labels)))
-    return sparse.csr_array(member.T @ graph @ member)
-
-
-def _merge_into_groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_array]:
-    """Return each node's group and the graph between groups; up to `MAX_NODES` nodes, every node is a group."""
-    n = graph.shape[0]
-    if n <= MAX_NODES:
-        return np.arange(n), graph
-    groups = _leiden(graph, n / GROUP_SIZE, seed)
-    return groups, _merged(graph, groups)
+        yield _merged(sparse.csr_array(half + half.T), groups)
 
 
 def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> tuple[list[_Partition], int]:
@@ -278,9 +298,7 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
         if level.stability >= max(other.stability for other in scan[max(i - 1, 0) : i + 2])
     ]
     for level in sorted(peaks, key=lambda level: -level.stability):
-        apart = all(
-            max(level.count, other.count) >= LEVEL_RATIO * min(level.count, other.count) for other in chosen
-        )
+        apart = all(max(level.count, other.count) >= LEVEL_RATIO * min(level.count, other.count) for other in chosen)
         if apart and len(chosen) < MAX_LEVELS:
             chosen.append(level)
     chosen.sort(key=lambda level: level.count)

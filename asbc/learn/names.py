@@ -69,9 +69,7 @@ def name_clusters(
     return _from_labels(found, labels)
 
 
-def _from_words(
-    clusters: NDArray, texts: Sequence[str], n_words: int, stop_words: str | list[str] | None
-) -> list[str]:
+def _from_words(clusters: NDArray, texts: Sequence[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
     count = int(clusters.max()) + 1
     documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c)) for c in range(count)]
     common = COMMON_SHARE if count >= FEW_CLUSTERS else 1.0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from asbc.builder import GraphBuilder
@@ -120,6 +121,27 @@ def _check(start: int, n: int, indices, distances, weights) -> None:
             raise ValueError(
                 f"source must have finite {name} of at least 0; node {start + row} has {values[row, column]}."
             )
+
+
+def fit_copy(builder: Any, default: GraphBuilder, metric: str | None, vectors: NDArray[np.floating]) -> GraphBuilder:
+    """Fit a copy of `builder`, or `default` with the given metric and at most as many candidates as there are nodes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder or None
+    default : GraphBuilder
+    metric : str or None
+        None is cosine for the default builder.
+    vectors : (n, d) array
+    """
+    if builder is None:
+        default.set_params(metric="cosine" if metric is None else metric)
+        return limit_candidates(default, len(vectors)).fit(vectors)
+    if not isinstance(builder, GraphBuilder):
+        raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(builder).__name__}.")
+    if metric not in (None, builder.metric):
+        raise ValueError(f"metric={metric!r} differs from the builder's, {builder.metric!r}.")
+    return clone(builder).fit(vectors)
 
 
 def open_graph(graph: Any) -> sparse.csr_array:

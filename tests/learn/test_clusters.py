@@ -21,7 +21,7 @@ def blobs():
 
 @pytest.fixture(scope="module")
 def fitted(blobs):
-    return asbc.GraphClusters(builder=asbc.GraphBuilder("gaussian", "perplexity", metric="euclidean")).fit(blobs[0])
+    return asbc.GraphClusters(metric="euclidean").fit(blobs[0])
 
 
 def test_the_recommended_level_finds_the_clouds(blobs, fitted):
@@ -48,14 +48,14 @@ def test_clusters_are_numbered_by_size(fitted):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 20])
 def test_the_number_of_clusters_is_the_one_asked_for(blobs, count):
-    found = asbc.GraphClusters(count).fit(blobs[0])
+    found = asbc.GraphClusters(count, metric="euclidean").fit(blobs[0])
     assert found.n_clusters_ == count == len(set(found.labels_))
     assert len(found.levels_) == 1
 
 
 def test_one_seed_gives_one_answer_also_with_copies(blobs):
     X = np.concatenate([blobs[0], blobs[0][:50], blobs[0][:1].repeat(40, axis=0)])
-    first, second = (asbc.GraphClusters(random_state=3).fit(X) for _ in range(2))
+    first, second = (asbc.GraphClusters(metric="euclidean", random_state=3).fit(X) for _ in range(2))
     np.testing.assert_array_equal(first.labels_, second.labels_)
     np.testing.assert_array_equal(first.confidence_, second.confidence_)
 
@@ -84,9 +84,8 @@ def test_a_graph_is_clustered_as_its_vectors_are(blobs, fitted, tmp_path):
     with pytest.raises(ValueError, match="predict needs vectors"):
         same.predict(blobs[0])
     np.save(tmp_path / "vectors.npy", blobs[0])
-    asbc.build_graph(
-        tmp_path / "vectors.npy", tmp_path / "graph", weights="gaussian", bandwidth="perplexity", metric="euclidean"
-    )
+    builder = asbc.GraphBuilder("gaussian", "perplexity", metric="euclidean")
+    asbc.build_graph(tmp_path / "vectors.npy", tmp_path / "graph", builder)
     np.testing.assert_array_equal(asbc.GraphClusters(graph=tmp_path / "graph").fit().labels_, fitted.labels_)
 
 
@@ -96,6 +95,27 @@ def test_pieces_and_nodes_without_edges_are_clusters_of_their_own():
     assert found.labels_.tolist() == [0] * 5 + [1] * 4 + [2, 3]
     assert asbc.GraphClusters(2, graph=pieces).fit().n_clusters_ == 2
     assert asbc.GraphClusters(graph=sparse.csr_array((4, 4))).fit().labels_.tolist() == [0, 1, 2, 3]
+
+
+def test_loops_count_as_weight_within_a_cluster():
+    rng = np.random.default_rng(0)
+    graph = sparse.random_array((40, 40), density=0.2, random_state=rng)
+    graph = sparse.csr_array(graph + graph.T)
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    loops = sparse.csr_array(graph + sparse.diags_array(rng.uniform(1, 9, 40)))
+    plain = module._without_loops(loops)
+    assert plain.diagonal().max() == 0 and plain.sum() == pytest.approx(loops.sum())
+    halves = np.repeat([0, 1], 20)
+    both = np.concatenate([halves, halves])
+    np.testing.assert_allclose(module._merged(plain, both).toarray(), module._merged(loops, halves).toarray())
+
+
+def test_a_large_graph_is_clustered_by_groups(blobs, fitted, monkeypatch):
+    monkeypatch.setattr(module, "MAX_NODES", 100)
+    monkeypatch.setattr(module, "GROUP_SIZE", 6)
+    grouped = asbc.GraphClusters(metric="euclidean").fit(blobs[0])
+    assert adjusted_rand_score(grouped.labels_, fitted.labels_) > 0.9
 
 
 def test_agreement_follows_its_definition():
@@ -118,6 +138,6 @@ def test_bad_arguments_are_named(blobs):
 
 
 def test_it_is_a_scikit_learn_clusterer(blobs):
-    estimator = asbc.GraphClusters(3)
+    estimator = asbc.GraphClusters(3, metric="euclidean")
     assert clone(estimator).get_params() == estimator.get_params()
     np.testing.assert_array_equal(estimator.fit_predict(blobs[0]), estimator.labels_)
