@@ -42,38 +42,41 @@ def run_tasks(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> N
     started, for example at the exit of the interpreter.
     """
     waiting = iter(tasks)
-    lock = threading.Lock()
+    errors: list[BaseException] = []
+    active = 0  # threads at work
+    changed = threading.Condition()
 
     def next_task():
-        with lock:
+        with changed:
             return next(waiting, _END)
 
     def work() -> None:
+        nonlocal active, waiting
+        with changed:
+            active += 1
         try:
             while (task := next_task()) is not _END:
                 do(task)
-        except BaseException:
-            stop()
-            raise
+        except BaseException as error:
+            waiting = iter(())
+            errors.append(error)
+        finally:
+            with changed:
+                active -= 1
+                changed.notify_all()
 
-    def stop() -> None:
-        nonlocal waiting
-        waiting = iter(())
-
-    helpers = []
     try:
         with suppress(RuntimeError):  # the interpreter exits, or the system has no more threads
             for _ in range(threads - 1):
-                helpers.append(_pool(os.getpid(), threads - 1).submit(work))  # noqa: PERF401  it may stop halfway
+                _pool(os.getpid(), threads - 1).submit(work)
         work()
+        with changed:
+            changed.wait_for(lambda: active == 0)
+        if errors:
+            raise errors[0]
     finally:
-        try:
-            for helper in helpers:
-                if not helper.cancel():  # a helper that has not started yet is not needed any more
-                    helper.result()
-        except BaseException:
-            stop()
-            raise
+        waiting = iter(())
+        errors.clear()  # they refer to this frame
 
 
 class _BlasLimit:

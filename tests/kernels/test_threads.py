@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numba
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import asbc
+from asbc.kernels import threads
 from asbc.kernels.threads import one_blas_thread, run_products, run_ranges, run_tasks
 
 
@@ -22,8 +24,8 @@ def test_every_node_is_worked_on_once(count, least):
         times[first:last] += 1
 
     before = numba.get_num_threads()
-    for threads in {1, before}:
-        numba.set_num_threads(threads)
+    for count_of_threads in {1, before}:
+        numba.set_num_threads(count_of_threads)
         run_ranges(kernel, count, times, least=least)
     numba.set_num_threads(before)
     assert (times == len({1, before})).all()
@@ -71,6 +73,29 @@ def test_after_an_error_no_task_starts():
     with pytest.raises(ValueError, match="no room"):
         run_tasks(range(1000), do, 2)
     assert len(started) <= 2
+
+
+@pytest.mark.parametrize("started", [0, 1])
+def test_without_more_threads_the_calling_thread_does_all_tasks(monkeypatch, started):
+    """Also if a thread takes the work although starting it failed."""
+    helpers = []
+
+    class Pool:
+        def submit(self, work):
+            if started:
+                helpers.append(threading.Thread(target=work))
+                helpers[0].start()
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_pool", lambda *_: Pool())
+    done = []
+
+    def do(task):
+        time.sleep(0.01 if threading.current_thread() is threading.main_thread() else 0.1)
+        done.append(task)
+
+    run_tasks(range(10), do, 2)
+    assert sorted(done) == list(range(10))
 
 
 def blas_threads():
@@ -132,8 +157,6 @@ def test_overlapping_fits_errors_and_interrupts_restore_the_number_of_threads(tw
 
 
 def test_interrupts_while_the_limit_is_set_or_released_restore_it(two_blas_threads, monkeypatch):
-    from asbc.kernels import threads
-
     library = threads._blas_libraries()[0]
     change, calls = library.set_num_threads, []
 
