@@ -151,28 +151,23 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array, DataFrame or tensor
-            An object array of numbers is converted, as scikit-learn asks of its estimators; the functions refuse it.
+            An object array of numbers is converted, as scikit-learn requires; the functions refuse it.
         y : object, default=None
             Ignored; scikit-learn passes it.
         neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
-            Neighbours that you have found already, at least `k_cand` per node: as faiss, pynndescent or UMAP's
-            ``precomputed_knn`` give them, or as ``KNeighborsTransformer(mode="distance")`` does. The node itself may be
-            among them or not; rows need not be sorted; an id that comes twice counts once. Distances are worked out
-            anew from `X`, and those given must agree with them; a :class:`Neighbors` is looked through in the same way.
+            Neighbours found before, at least `k_cand` per node: as faiss, pynndescent or UMAP's ``precomputed_knn``
+            return them, or as ``KNeighborsTransformer(mode="distance")`` does. They may contain the node itself, repeat
+            ids and be unsorted. Distances are computed again from `X`, and those given must agree with them.
 
         Returns
         -------
         GraphBuilder
             The estimator itself, fitted.
 
-        See Also
-        --------
-        GraphBuilder.fit_transform : gives the graph at once.
-
         Examples
         --------
         >>> import asbc, numpy as np
-        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> X = asbc.normalize(np.random.default_rng(0).normal(size=(50, 3)))
         >>> asbc.GraphBuilder(k_cand=10).fit(X, neighbors=asbc.search_neighbors(X, k=12)).neighbors_.k
         10
         """
@@ -196,40 +191,13 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: ArrayLike, y=None, *, neighbors: Any = None) -> sparse.csr_array:
-        """Build the graph on the rows of `X`, and return it.
-
-        Parameters
-        ----------
-        X : (n, d) array of any real dtype
-            The vectors, more than k_cand of them.
-        y : object, default=None
-            Ignored; scikit-learn passes it.
-        neighbors : Neighbors, (indices, distances), or sparse (n, n) matrix of distances, default=None
-            Neighbours that you have found already; see :meth:`fit`.
-
-        Returns
-        -------
-        (n, n) scipy.sparse.csr_array
-            The graph: entries of at least 0, no self loops.
-
-        See Also
-        --------
-        GraphBuilder.transform : rows for points that were not fitted.
-
-        Examples
-        --------
-        >>> import asbc, numpy as np
-        >>> X = np.random.default_rng(0).normal(size=(50, 3))
-        >>> graph = asbc.GraphBuilder(k_cand=10).fit_transform(X)
-        >>> bool((graph != graph.T).nnz == 0), float(graph.diagonal().sum())
-        (True, 0.0)
-        """
+        """Build the graph on the rows of `X` and return it; the arguments are those of :meth:`fit`."""
         return self.fit(X, y, neighbors=neighbors).graph_
 
     def transform(self, X: ArrayLike) -> sparse.csr_array:
-        """Weights of the fitted points for unseen ones.
+        """Return the weights of the fitted points for unseen ones.
 
-        A fitted point passed again is treated as unseen: it finds itself at distance zero.
+        A fitted point passed again counts as unseen: it finds itself at distance zero.
 
         Parameters
         ----------
@@ -241,14 +209,10 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         (m, n) scipy.sparse.csr_array
             One row per unseen point, one column per fitted one; every row sums to 1, or is empty.
 
-        See Also
-        --------
-        GraphBuilder.fit_transform : the graph on the fitted points.
-
         Examples
         --------
         >>> import asbc, numpy as np
-        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
         >>> rows = asbc.GraphBuilder(k_cand=10).fit(X[:40]).transform(X[40:])
         >>> rows.shape, bool(np.allclose(rows.sum(axis=1), 1))
         ((10, 40), True)
@@ -291,65 +255,15 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         return rows
 
     def dimension_estimate(self) -> Dimension:
-        """Return the estimate of dimension that the parameters describe.
-
-        Returns
-        -------
-        Dimension
-            With the `n_rep` of the builder, and with k = 10, or k_cand if that is smaller.
-
-        See Also
-        --------
-        GraphBuilder.bandwidth_rule : the rule for sigma.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> asbc.GraphBuilder(dimension="two_nn").dimension_estimate().estimator
-        'two_nn'
-        """
+        """Return the estimate of dimension that the parameters describe; its k is 10, or k_cand if that is smaller."""
         return Dimension(self.dimension, n_rep=self.n_rep, k=min(10, int(self.k_cand)))
 
     def bandwidth_rule(self) -> Bandwidth:
-        """Return the rule for sigma: the parameter `bandwidth`, or the rule that it names.
-
-        Returns
-        -------
-        Bandwidth
-            In a rule given by name, k_mle is at most k_cand.
-
-        See Also
-        --------
-        GraphBuilder.dimension_estimate : the dimension that the rule uses.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> asbc.GraphBuilder().bandwidth_rule()
-        SpectralBandwidth()
-        >>> asbc.GraphBuilder(bandwidth=asbc.Fixed(0.5)).bandwidth_rule()
-        Fixed(value=0.5)
-        """
+        """Return the rule for sigma: `bandwidth`, or the rule that it names, with k_mle at most k_cand."""
         return find_rule(self.bandwidth, Bandwidth, "bandwidth", k=self.k_cand)
 
     def weight_rule(self) -> Weights:
-        """Return the rule for weights: the parameter `weights`, or the rule that it names.
-
-        Returns
-        -------
-        Weights
-            A rule given by name has the builder's `k_min`.
-
-        See Also
-        --------
-        GraphBuilder.bandwidth_rule : the rule for sigma.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> asbc.GraphBuilder("blend", k_min=3).weight_rule()
-        Blend(k_min=3)
-        """
+        """Return the rule for weights: `weights`, or the rule that it names, with the builder's `k_min`."""
         return find_weights(self.weights, self.k_min)
 
     def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
@@ -362,20 +276,7 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         return normalize(vectors) if self.metric == "cosine" else vectors
 
     def check_parameters(self) -> None:
-        """Raise an error for parameters that cannot work, before any computation.
-
-        See Also
-        --------
-        GraphBuilder.fit : calls it first.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> asbc.GraphBuilder(k_cand=3).check_parameters()
-        Traceback (most recent call last):
-        ...
-        ValueError: k_cand must be a whole number of at least 8; got 3.
-        """
+        """Raise an error for parameters that cannot work, before any computation."""
         one_of(self.symmetrize, "symmetrize", SYMMETRIES)
         one_of(self.metric, "metric", METRICS)
         one_of(self.dimension, "dimension", ESTIMATORS)

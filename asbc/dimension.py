@@ -1,4 +1,4 @@
-"""How many directions there are around each node: three estimates of the local intrinsic dimension."""
+"""Local intrinsic dimension: three estimates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ SMALLEST, LARGEST = 1.0, 200.0  # dimensions: estimates beyond are set to the ne
 
 
 def subset_sizes(k: int) -> NDArray[np.int64]:
-    """The sizes of the subsets on which trees are built: six that grow geometrically from 8 to k.
+    """Return the sizes of the subsets on which trees are built: six, growing geometrically from 8 to k.
 
-    For k = 30 they are 8, 10, 14, 18, 23 and 30. Below 16 neighbours they start at k / 2, so that they still differ
-    enough for a slope to be fitted.
+    For k = 30 they are 8, 10, 14, 18, 23 and 30. Below 16 neighbours they start at k / 2, so that a slope can be fit.
     """
     return np.unique(np.geomspace(min(8, k // 2), k, 6).round().astype(np.int64))
 
@@ -256,56 +255,11 @@ class Dimension:
         return self.estimator != "two_nn" or self.log_ratio is not None
 
     def summarize(self, neighbors: Neighbors) -> dict[str, NDArray[np.float64]]:
-        """What an estimate that is not local needs to know of each node, here for one block of nodes.
-
-        Parameters
-        ----------
-        neighbors : Neighbors
-            The neighbours of the m nodes of the block.
-
-        Returns
-        -------
-        dict
-            Arrays (m,) by name; those of all blocks, joined, go to :meth:`resolve`.
-
-        See Also
-        --------
-        Dimension.resolve : takes what this gives.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-        >>> {name: array.round(2) for name, array in asbc.Dimension("two_nn").summarize(neighbors).items()}
-        {'log_ratio': array([1.1 , 0.69, 0.41])}
-        """
+        """Return what an estimate that is not local needs from a block of m nodes: arrays (m,) by name."""
         return {"log_ratio": _log_ratio(neighbors)}
 
     def resolve(self, summary: Mapping[str, NDArray[Any]]) -> Dimension:
-        """The same estimate in a form that looks at nodes one by one, once the summary of all nodes is known.
-
-        Parameters
-        ----------
-        summary : mapping
-            What :meth:`summarize` gives for all N rows of X: arrays (N,) by name.
-
-        Returns
-        -------
-        Dimension
-            Its ``local`` is True.
-
-        See Also
-        --------
-        Dimension.summarize : makes the summary.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-        >>> estimate = asbc.Dimension("two_nn")
-        >>> estimate.local, estimate.resolve(estimate.summarize(neighbors)).local
-        (False, True)
-        """
+        """Return the same estimate as a local one, given the arrays of :meth:`summarize` for all N rows of X."""
         return replace(self, log_ratio=summary["log_ratio"])
 
     def __call__(self, X: Floats | None, neighbors: Neighbors, seed: int = 0) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""How a graph goes to other libraries: as an edge list, a PyTorch Geometric or NetworkX graph, or a file.
+"""Export a graph to other libraries: edge list, PyTorch Geometric, NetworkX, igraph, AnnData, UMAP, Parquet, npz.
 
-All functions take any scipy sparse matrix, also one that :func:`asbc.load_graph` has opened. An edge of a symmetric
-graph appears in both directions, as those libraries expect.
+All functions accept any scipy sparse matrix, also one that :func:`asbc.load_graph` opened. An edge of a symmetric graph
+appears in both directions, as those libraries expect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS_PER_GROUP = 65536  # rows of the matrix whose edges are written to a Parque
 
 
 def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """The edges of a graph as three arrays, as DGL takes them: ``dgl.graph((sources, targets))``.
+    """Return the edges of a graph as three arrays, as DGL takes them: ``dgl.graph((sources, targets))``.
 
     Parameters
     ----------
@@ -36,13 +36,9 @@ def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np
     Returns
     -------
     sources, targets : (e,) int64
-        The nodes of each edge, in order of source.
+        The nodes of each edge, sorted by source.
     weights : (e,) float64
         The weight of each edge.
-
-    See Also
-    --------
-    write_parquet : writes the same three columns to a file.
 
     Examples
     --------
@@ -57,34 +53,20 @@ def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
-    """A graph as PyTorch Geometric's ``Data``, with ``edge_index``, ``edge_weight``, and features and labels if given.
+    """Return a graph as PyTorch Geometric's ``Data``, with ``edge_index`` and float32 ``edge_weight``.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
         The graph; entry (i, j) is the weight of the edge from i to j.
     x : (n, d) array or None, default=None
-        Features of the nodes, which become ``data.x``.
+        Features of the nodes: ``data.x``.
     y : (n,) array or None, default=None
-        Labels of the nodes, which become ``data.y``.
+        Labels of the nodes: ``data.y``.
 
     Returns
     -------
     torch_geometric.data.Data
-        Its weights are float32.
-
-    See Also
-    --------
-    to_edge_list : the same edges as NumPy arrays.
-    to_networkx : for small graphs.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from asbc.export import to_pyg
-    >>> data = to_pyg(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]), y=[0, 1])
-    >>> data.edge_index.tolist(), data.edge_weight.tolist(), data.y.tolist()
-    ([[0, 1], [1, 0]], [0.5, 0.5], [0, 1])
     """
     with needed("to_pyg", "embed,peers"):
         import torch
@@ -105,28 +87,17 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
 
 
 def to_networkx(graph: sparse.csr_array):
-    """A small graph as a NetworkX graph, directed unless the matrix is symmetric.
+    """Return a graph of at most 100,000 nodes as a NetworkX graph, directed unless the matrix is symmetric.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph, of at most 100,000 nodes: NetworkX keeps every edge as Python objects.
+        The graph. NetworkX stores every edge as Python objects.
 
     Returns
     -------
     networkx.Graph or networkx.DiGraph
         Its edges have the attribute ``weight``.
-
-    See Also
-    --------
-    to_edge_list : arrays, for graphs of any size.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from asbc.export import to_networkx
-    >>> to_networkx(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]])).edges(data=True)
-    EdgeDataView([(0, 1, {'weight': 0.5})])
     """
     with needed("to_networkx", "peers"):
         import networkx
@@ -141,31 +112,7 @@ def to_networkx(graph: sparse.csr_array):
 
 
 def to_igraph(graph: sparse.csr_array):
-    """A graph as igraph's ``Graph``, undirected if the matrix is symmetric.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph; entry (i, j) is the weight of the edge from i to j.
-
-    Returns
-    -------
-    igraph.Graph
-        Its edges have the attribute ``weight``.
-
-    See Also
-    --------
-    to_networkx : for small graphs.
-    to_anndata : for scanpy, whose clustering uses igraph.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> from asbc.export import to_igraph
-    >>> made = to_igraph(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]))
-    >>> made.is_directed(), made.es["weight"]
-    (False, [0.5])
-    """
+    """Return a graph as igraph's ``Graph``, undirected if the matrix is symmetric; edges have a ``weight``."""
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
@@ -177,31 +124,26 @@ def to_igraph(graph: sparse.csr_array):
 
 
 def to_anndata(builder: GraphBuilder, adata: Any = None):
-    """A fitted builder's graph where scanpy looks for one, so that ``scanpy.tl.leiden`` runs on it.
+    """Store a fitted builder's graph where scanpy looks for one, so that ``scanpy.tl.leiden`` runs on it.
 
     Parameters
     ----------
     builder : GraphBuilder
         A fitted one.
     adata : AnnData or None, default=None
-        Gets ``obsp["distances"]``, ``obsp["connectivities"]`` and ``uns["neighbors"]``; None makes a new one with the
+        Gets ``obsp["distances"]``, ``obsp["connectivities"]`` and ``uns["neighbors"]``; None for a new one with the
         fitted vectors as ``X``.
 
     Returns
     -------
     anndata.AnnData
-        Distances are those of all candidates, as many for every node; connectivities are the weights of the graph,
-        where NNK may leave a node fewer.
-
-    See Also
-    --------
-    to_igraph : the graph alone.
+        Distances are those of all candidates; connectivities are the weights of the graph.
 
     Examples
     --------
     >>> import asbc, numpy as np
     >>> from asbc.export import to_anndata
-    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
     >>> adata = to_anndata(asbc.GraphBuilder(k_cand=10).fit(X))
     >>> adata.obsp["distances"].shape, adata.uns["neighbors"]["params"]["n_neighbors"]
     ((50, 50), 10)
@@ -233,41 +175,24 @@ def umap_layout(
     n_epochs: int | None = None,
     progress: bool = False,
 ):
-    """UMAP's layout of this graph: where its nodes go in the plane.
+    """Return UMAP's layout of this graph: the position of every node, (n, n_components) float32.
 
-    UMAP's own estimator builds its own graph; this hands it ours, with UMAP's default shape of the layout.
+    UMAP's own estimator builds its own graph; this passes ours, with UMAP's default shape of the layout.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
         A symmetric graph.
     X : (n, d) array
-        The vectors, by which pieces of the graph that nothing connects are placed.
+        The vectors, by which disconnected components of the graph are placed.
     n_components : int, default=2
         Dimensions of the layout.
     seed : int, default=0
         The same seed gives the same layout.
     n_epochs : int or None, default=None
-        Rounds; None takes 500 up to 10,000 nodes and 200 above, as UMAP has it.
+        Rounds; None for UMAP's default, 500 up to 10,000 nodes and 200 above.
     progress : bool, default=False
-        Whether to show a bar of the rounds on the standard error.
-
-    Returns
-    -------
-    (n, n_components) float32 array
-        The place of every node.
-
-    See Also
-    --------
-    to_anndata : for scanpy's own layouts.
-
-    Examples
-    --------
-    >>> import asbc, numpy as np
-    >>> from asbc.export import umap_layout
-    >>> X = np.random.default_rng(0).normal(size=(60, 3))
-    >>> umap_layout(asbc.GraphBuilder(k_cand=10).fit_transform(X), X, n_epochs=5).shape
-    (60, 2)
+        Whether to show a progress bar on the standard error.
     """
     with needed("umap_layout", "peers"):
         from umap.umap_ import find_ab_params, simplicial_set_embedding
@@ -303,19 +228,14 @@ def umap_layout(
 def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     """Write the edges of a graph as a Parquet table with the columns ``source``, ``target`` and ``weight``.
 
-    Some rows of the matrix are read at a time, so the graph need not fit into memory.
+    Some rows of the matrix are read at a time, so the graph need not fit into memory. The file is written atomically.
 
     Parameters
     ----------
     graph : (n, n) sparse matrix
         The graph; entry (i, j) is the weight of the edge from i to j.
     path : str or path
-        The file. It appears under its name once it is complete.
-
-    See Also
-    --------
-    to_edge_list : the same columns as arrays.
-    write_npz : for SciPy.
+        The file.
 
     Examples
     --------
@@ -347,30 +267,7 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
 
 
 def write_npz(graph: sparse.csr_array, path: str | os.PathLike) -> None:
-    """Write a graph that fits into memory as the file that ``scipy.sparse.load_npz`` reads.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph. It is read as a whole.
-    path : str or path
-        The file. It appears under its name once it is complete.
-
-    See Also
-    --------
-    write_parquet : for graphs of any size.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from scipy import sparse
-    >>> from asbc.export import write_npz
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_npz(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]), f"{folder}/graph.npz")
-    ...     sparse.load_npz(f"{folder}/graph.npz").toarray()
-    array([[0. , 0.5],
-           [0.5, 0. ]])
-    """
+    """Write a graph that fits into memory as a file for ``scipy.sparse.load_npz``, atomically."""
     with atomic_file(Path(path)) as file:
         sparse.save_npz(file, _csr(graph))
 

@@ -1,4 +1,4 @@
-"""Rows of weights to a graph: normalise, then symmetrise."""
+"""From rows of weights to a sparse graph: normalise, then symmetrise."""
 
 from __future__ import annotations
 

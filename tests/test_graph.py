@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import asbc
 from asbc import rows as rows_module
 from asbc.neighbors import types as neighbors_module
+from tests.walks import fit_graph
 
 BUILDERS = [
     asbc.GraphBuilder(),
@@ -400,3 +402,24 @@ def test_one_warning_if_lengths_differ_much(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         asbc.GraphBuilder(metric="euclidean").fit(uneven[:, :2])  # points in the plane, not embeddings
+
+
+def test_a_graph_takes_a_short_walk():
+    modules = fit_graph()
+    assert {"builder", "rows", "weights", "graph"} <= modules.keys() and len(modules) <= 11, list(modules)
+
+
+def test_fits_in_threads_leave_the_warning_filters_as_they_were(clouds):
+    """Python's catch_warnings is not thread-safe: overlapping fits that used it left their filters behind."""
+    X = np.concatenate([clouds[0], np.ones((60, clouds[0].shape[1]))])
+    before = list(warnings.filters)
+
+    def fit(seed):
+        for _ in range(3):
+            asbc.GraphBuilder("nnk", random_state=seed, k_cand=10).fit(X)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(fit, range(12)))
+    assert warnings.filters == before
+    with pytest.warns(asbc.ConstantNeighborhoodWarning):
+        asbc.GraphBuilder(k_cand=10).fit(X)

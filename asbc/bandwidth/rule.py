@@ -191,25 +191,7 @@ class Bandwidth(BaseEstimator):
     all_rows: BandwidthChoice | None = None
 
     def check_parameters(self, k: int) -> None:
-        """Raise an error for parameters that cannot work, before any search. A rule with parameters overrides it.
-
-        Parameters
-        ----------
-        k : int
-            Candidate neighbours per node.
-
-        See Also
-        --------
-        GraphBuilder.check_parameters : calls it.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> asbc.SpectralBandwidth(gamma=0).check_parameters(k=30)
-        Traceback (most recent call last):
-        ...
-        ValueError: gamma must be a positive number; got 0.
-        """
+        """Raise an error for parameters that cannot work with k candidates per node."""
 
     def select(self, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None) -> BandwidthChoice:
         """Choose a bandwidth for every node.
@@ -227,19 +209,6 @@ class Bandwidth(BaseEstimator):
         -------
         BandwidthChoice
             Of the n nodes.
-
-        See Also
-        --------
-        Bandwidth.extend : for points that are not rows of X.
-
-        Examples
-        --------
-        >>> import asbc, numpy as np
-        >>> X = np.random.default_rng(0).normal(size=(100, 3))
-        >>> neighbors = asbc.search_neighbors(X, k=15)
-        >>> choice = asbc.SpectralBandwidth().select(X, neighbors, asbc.dim_mst(X, neighbors))
-        >>> choice.sigma.shape
-        (100,)
         """
         vectors = vectors_for(X, neighbors)
         self.check_parameters(neighbors.k)
@@ -251,15 +220,14 @@ class Bandwidth(BaseEstimator):
     def extend(
         self, choice: BandwidthChoice, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None
     ) -> BandwidthChoice:
-        """Choose a bandwidth for every query, given the `choice` on the rows of X.
+        """Choose a bandwidth for every query, given the `choice` that :meth:`select` made on the rows of X.
 
         Parameters
         ----------
         choice : BandwidthChoice
-            What :meth:`select` returned for all rows of X.
+            The choice on all rows of X.
         X : (N, d) array or None
-            The vectors that contain the queries' neighbours. None is allowed if `neighbors` carries the distances
-            within neighbourhoods.
+            As for :meth:`select`.
         neighbors : Neighbors
             The neighbours of m queries among the rows of X.
         dimension : (m,) array or None, default=None
@@ -269,138 +237,35 @@ class Bandwidth(BaseEstimator):
         -------
         BandwidthChoice
             Of the m queries.
-
-        See Also
-        --------
-        Bandwidth.select : the choice on the rows of X.
-
-        Examples
-        --------
-        >>> import asbc, numpy as np
-        >>> X = np.random.default_rng(0).normal(size=(100, 3))
-        >>> rule = asbc.Fixed("mean_knn")
-        >>> choice = rule.select(X, asbc.search_neighbors(X, k=15))
-        >>> queries = asbc.search_neighbors(X, k=15, queries=[[0.0, 0.0, 0.0]])
-        >>> bool(rule.extend(choice, X, queries).sigma[0] == choice.sigma[0])
-        True
         """
         vectors = vectors_for(X, neighbors)
         self.check_parameters(neighbors.k)
         return _finished(self.rule_for_queries(choice), vectors, neighbors, dimension)
 
     def rule_for_queries(self, choice: BandwidthChoice) -> Bandwidth:
-        """Return the rule whose ``choose`` serves queries, given the `choice` on the rows of X.
-
-        Parameters
-        ----------
-        choice : BandwidthChoice
-            The choice on all rows of X.
-
-        Returns
-        -------
-        Bandwidth
-            The rule itself, unless a subclass says otherwise.
-
-        See Also
-        --------
-        Bandwidth.extend : uses it.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> X = [[0.0], [1.0], [3.0]]
-        >>> rule = asbc.Fixed("mean_knn", k_mle=2)
-        >>> rule.rule_for_queries(rule.select(X, asbc.search_neighbors(X, k=2)))
-        KnownBandwidth(sigma=2.6666666666666665)
-        """
+        """Return the rule whose ``choose`` serves queries, given the `choice` on the rows of X: by default this one."""
         return self
 
     def choose(self, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
-        """Choose the bandwidths of some nodes, each from its own neighbours. Only local rules have this method.
+        """Choose the bandwidths of m nodes, each from its own neighbours. Only local rules have this method.
 
-        Parameters
-        ----------
-        X : (N, d) array or None
-            The vectors; None if `neighbors` carries the distances within neighbourhoods.
-        neighbors : Neighbors
-            The neighbours of m nodes: all rows of X, some of them, or queries.
-        dimension : (m,) array or None
-            The intrinsic dimension around each node.
-
-        Returns
-        -------
-        BandwidthChoice
-            Of the m nodes. The bandwidth of a node that coincides with all its neighbours may be 0.
-
-        See Also
-        --------
-        Bandwidth.select : what to call; it checks arguments and works for all rules.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-        >>> asbc.Fixed(0.5).choose(None, neighbors, None).sigma
-        array([0.5, 0.5, 0.5])
+        `X` is None if `neighbors` carries the distances within neighbourhoods; `dimension` is (m,) or None. The
+        bandwidth of a node that coincides with all its neighbours may be 0.
         """
         raise TypeError(f"{type(self).__name__} has no choose(); a local rule must define it.")
 
     def summarize(self, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> Summary:
-        """Return what the rule needs from a block of nodes. Rules that are not local have this method.
+        """Return what the rule needs from a block of m nodes: arrays (m,) or (m, c) by name.
 
-        Parameters
-        ----------
-        X : (N, d) array or None
-            The vectors; None if `neighbors` carries the distances within neighbourhoods.
-        neighbors : Neighbors
-            The neighbours of the m nodes of the block.
-        dimension : (m,) array or None
-            The intrinsic dimension around each node; None if ``uses_dimension`` is False.
-
-        Returns
-        -------
-        mapping
-            Arrays by name, (m,) or (m, c) each. :meth:`resolve` gets those of all blocks, concatenated.
-
-        See Also
-        --------
-        Bandwidth.resolve : takes the result.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-        >>> asbc.DimensionMatching("max_min").summarize(None, neighbors, None)["nearest"]
-        array([1., 1., 2.])
+        The arguments are those of :meth:`choose`; `dimension` is None if ``uses_dimension`` is False.
         """
         raise TypeError(f"{type(self).__name__} has no summarize(); a rule that is not local must define it.")
 
     def resolve(self, summary: Summary) -> Bandwidth:
-        """Return the rule that this one becomes when it knows the summary of all nodes.
+        """Return a rule that knows the summary of all nodes: a local one, or one that summarises the nodes once more.
 
-        Parameters
-        ----------
-        summary : mapping
-            What :meth:`summarize` returns, for all N rows of X: arrays (N,) or (N, c) by name. They may be memory maps
-            larger than memory, so read wide ones some rows at a time.
-
-        Returns
-        -------
-        Bandwidth
-            A local rule, or one that has to summarise the nodes once more.
-
-        See Also
-        --------
-        Bandwidth.summarize : computes the summary.
-        asbc.bandwidth.KnownBandwidth : a local rule to return.
-
-        Examples
-        --------
-        >>> import asbc
-        >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [3.0]], k=2)
-        >>> rule = asbc.DimensionMatching("max_min")
-        >>> rule.resolve(rule.summarize(None, neighbors, None))
-        KnownBandwidth(sigma=2.0)
+        The arrays are those of :meth:`summarize`, for all N rows of X. They may be memory maps larger than memory, so
+        read wide ones some rows at a time. :class:`asbc.bandwidth.KnownBandwidth` is a local rule to return.
         """
         raise TypeError(f"{type(self).__name__} has no resolve(); a rule that is not local must define it.")
 
