@@ -72,16 +72,18 @@ class DaskEngine:
             while completed.count():
                 finished = completed.next_batch(block=False)
                 for future in finished:
-                    # Dask cancels tasks only if the client has lost its scheduler. Errors of a block keep their type.
+                    # Dask cancels tasks only if the client has lost its scheduler.
                     if future.status == "cancelled":
                         raise lost
-                    try:
-                        future.result()
-                    except KilledWorker as error:
-                        raise EngineError(
-                            f"block {futures[future]} of stage {stage!r} ended several workers. Most often they have "
-                            "too little memory: give them more, or make blocks smaller."
-                        ) from error
+                    if future.status == "error":
+                        try:
+                            future.result()  # raises the block's own error
+                        except KilledWorker as error:
+                            raise EngineError(
+                                f"block {futures[future]} of stage {stage!r} ended several workers. Most often they "
+                                "have too little memory: give them more, or make blocks smaller."
+                            ) from error
+                    # The result is None and is not fetched: its worker may be gone by now, and its file is written.
                     future.release()
                     last_worker = time.monotonic()
                     yield futures[future]
