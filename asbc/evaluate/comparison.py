@@ -1,46 +1,179 @@
-"""Comparison: is A better than B, by how much, and how sure is that?
+"""Paired comparisons: is A better than B, by how much, and how certain is that?
 
-Both methods saw the same subsamples, so they are compared pair by pair. Every "A beats B" of the project is
-made here.
+All methods see the same samples, so they are compared pair by pair. :func:`compare` compares two methods that were
+chosen beforehand. :func:`rank_methods` ranks many, with intervals that hold for all pairs at once, because the best of
+many looks better than it is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.evaluate.bootstrap import Bootstrap
-from asbc.evaluate.hits import Hits, unpack_hits
-from asbc.evaluate.signed_rank import signed_rank_p
+from asbc.validation import seed_number, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What makes two rows of results a pair: all but the method and what is measured.
+# For each score, which nodes were right: m arrays (N,), or one (m, N), of 1 right, 0 wrong, -1 not scored.
+Hits = Sequence[NDArray[np.int8]] | NDArray[np.int8]
+# What makes two rows of results a pair: all but the method and the metric.
 PAIRED_BY = ("dataset", "encoder", "samples", "level", "trial")
+NODES_PER_BLOCK = 4096
+MAX_CACHED_BLOCKS = 32  # of 8 MB each, with 2,000 draws
+
+
+# Which nodes were right
+
+
+def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
+    """Return which nodes of a data set were scored and which were right, one bit per node.
+
+    Parameters
+    ----------
+    nodes : (m,) int64 array
+        Rows of the data set that were scored.
+    right : (m,) bool array
+        Which of them were right.
+    total : int
+        Rows of the data set.
+
+    Returns
+    -------
+    scored, right : bytes
+        Padded with zeros to whole bytes.
+
+    See Also
+    --------
+    unpack_hits : the inverse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.comparison import pack_hits, unpack_hits
+    >>> bits = pack_hits(np.array([0, 3]), np.array([True, False]), 8)
+    >>> unpack_hits([bits])
+    array([[ 1, -1, -1,  0, -1, -1, -1, -1]], dtype=int8)
+    """
+    scored, correct = np.zeros(total, bool), np.zeros(total, bool)
+    scored[nodes] = True
+    correct[nodes[right]] = True
+    return np.packbits(scored).tobytes(), np.packbits(correct).tobytes()
+
+
+def unpack_hits(packed: Sequence[tuple[bytes, bytes]]) -> NDArray[np.int8]:
+    """Return which nodes were right, for several scores of one data set.
+
+    Parameters
+    ----------
+    packed : sequence of m pairs of bytes
+        From :func:`pack_hits`.
+
+    Returns
+    -------
+    (m, N) int8 array
+        1 right, 0 wrong, -1 not scored; N is the number of rows of the data set, rounded up to whole bytes.
+    """
+    if len({len(bits) for pair in packed for bits in pair}) > 1:
+        raise ValueError("the scores are of data sets of different sizes")
+    bits = np.frombuffer(b"".join(side for pair in packed for side in pair), np.uint8).reshape(len(packed), 2, -1)
+    seen, right = np.unpackbits(bits, axis=2).astype(np.int8).swapaxes(0, 1)
+    return np.where(seen == 1, right, np.int8(-1))
+
+
+# Bootstrap
+
+
+@dataclass
+class Bootstrap:
+    """Bootstrap draws of trials and nodes, shared by all comparisons of a report.
+
+    A node is drawn a Poisson number of times, the same number in every comparison of one `Bootstrap`.
+
+    Parameters
+    ----------
+    n_boot : int, default=2000
+        Number of draws.
+    seed : int, default=0
+
+    See Also
+    --------
+    compare : takes one.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> from asbc.evaluate.comparison import Bootstrap
+    >>> compare([0.9, 0.8], [0.7, 0.7], bootstrap=Bootstrap()) == compare([0.9, 0.8], [0.7, 0.7])
+    True
+    """
+
+    n_boot: int = 2000
+    seed: int = 0
+    _blocks: dict[int, NDArray[np.uint8]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _totals: dict[bytes, NDArray[np.float32]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.n_boot = whole_number(self.n_boot, "n_boot", 1)
+        self.seed = seed_number(self.seed)
+
+    def trials(self, count: int) -> NDArray[np.int64]:
+        """Return how often each of `count` trials was drawn, (n_boot, count)."""
+        return np.random.default_rng(self.seed).multinomial(count, np.full(count, 1 / count), size=self.n_boot)
+
+    def _node_counts(self, block: int) -> NDArray[np.uint8]:
+        """Return how often each node of a block was drawn, (n_boot, NODES_PER_BLOCK)."""
+        if block in self._blocks:
+            return self._blocks[block]
+        rng = np.random.default_rng([self.seed, block])
+        counts = rng.poisson(1.0, (self.n_boot, NODES_PER_BLOCK)).astype(np.uint8)
+        if len(self._blocks) < MAX_CACHED_BLOCKS:
+            self._blocks[block] = counts
+        return counts
+
+    def sums(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return sums over the drawn nodes, (n_boot, m), of whole numbers (N, m) per node."""
+        out = np.zeros((self.n_boot, values.shape[1]), np.float32)
+        for block, start in enumerate(range(0, len(values), NODES_PER_BLOCK)):
+            part = values[start : start + NODES_PER_BLOCK]
+            rows = np.flatnonzero(part.any(axis=1))  # most nodes do not distinguish two methods
+            if len(rows):
+                out += self._node_counts(block)[:, rows].astype(np.float32) @ part[rows].astype(np.float32)
+        return out
+
+    def totals(self, seen: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Return the number of drawn nodes that were scored, (n_boot, m), at least 1; `seen` is (m, N)."""
+        key = np.packbits(seen).tobytes() + bytes(str(seen.shape), "ascii")
+        if key not in self._totals:
+            self._totals[key] = np.maximum(self.sums(seen.T), 1.0)
+        return self._totals[key]
+
+
+# Two methods
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Method a against method b, measured in pairs; :func:`compare` and :func:`compare_methods` give it.
+    """Result of :func:`compare` and :func:`compare_methods`: method a against method b, measured in pairs.
 
     Attributes
     ----------
     mean_a, mean_b : float
-        Mean over the pairs of either side.
+        Means over the pairs.
     difference : float
         Mean of `a - b` over the pairs.
     low, high : float
         Ends of its bootstrap interval.
     p_value : float
-        Wilcoxon signed-rank test over the trials, two-sided; 1 where no trial differs.
+        Wilcoxon signed-rank test over the trials, two-sided; 1 if no trial differs.
     wins, ties, losses : int
-        Pairs in which a is above, equal to, below b.
+        Pairs in which a is above, equal to or below b.
     trials : int
-        How many trials the pairs belong to.
+        Number of trials.
     over : str
         What was resampled for the interval: "trials", or "trials and nodes".
     confidence : float
@@ -48,7 +181,7 @@ class Comparison:
 
     See Also
     --------
-    compare, compare_methods : what gives it.
+    compare, compare_methods : return it.
 
     Examples
     --------
@@ -72,7 +205,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the interval says of the claim "a is above b": "holds", "does not hold" or "cannot tell"."""
+        """Verdict on "a is above b": "holds", "does not hold" or "cannot tell"."""
         if self.low > 0:
             return "holds"
         return "does not hold" if self.high < 0 else "cannot tell"
@@ -98,20 +231,18 @@ def compare(
 ) -> Comparison:
     """Compare two methods on the same trials.
 
-    The interval says how far the difference could be off by the luck of the draw. Whole trials are resampled,
-    because the values of one trial at several levels share their nodes and so are not independent. Where it is
-    known which nodes were right (`hits_a`, `hits_b`), nodes are resampled as well, each of them in all trials at
-    once: trials overlap, and coincide where a sample is the whole data set, so an interval over trials alone would
-    be too narrow.
+    Whole trials are resampled, because the values of one trial at several levels share their nodes. With `hits_a` and
+    `hits_b`, nodes are resampled as well, each of them in all trials at once: trials overlap, so an interval over
+    trials alone would be too narrow.
 
     Parameters
     ----------
     a, b : (m,) arrays
         Values of the two methods, pair by pair; finite.
     trial : (m,) array, default=None
-        Trial that each pair belongs to; None where every pair is a trial of its own.
-    hits_a, hits_b : sequences of m arrays (N,) of int8, default=None
-        For each pair and each of the N nodes of the data set: 1 right, 0 wrong, -1 not scored.
+        Trial of each pair; None if every pair is its own trial.
+    hits_a, hits_b : (m, N) arrays of int8, default=None
+        For each pair and each node of the data set: 1 right, 0 wrong, -1 not scored.
     confidence : float, default=0.95
         Of the interval.
     n_boot : int, default=2000
@@ -119,8 +250,7 @@ def compare(
     seed : int, default=0
         Of the draws.
     bootstrap : Bootstrap, default=None
-        Draws that several comparisons share, in place of `n_boot` and `seed`; the numbers are those that each would
-        have drawn by itself.
+        Draws to share with other comparisons, instead of `n_boot` and `seed`.
 
     Returns
     -------
@@ -155,7 +285,7 @@ def compare(
     draws = Bootstrap(n_boot, seed) if bootstrap is None else bootstrap
     picks = draws.trials(len(counts))  # (B, T)
     if hits_a is not None and hits_b is not None:
-        cells = _resample_nodes(hits_a, hits_b, draws, len(counts))  # (B, m)
+        cells = _resample_nodes(hits_a, hits_b, draws)  # (B, m)
         over = "trials and nodes"
     else:
         cells = np.broadcast_to(delta, (len(picks), len(delta)))
@@ -166,7 +296,11 @@ def compare(
     low, high = np.quantile(means, [tail, 1 - tail])
     close = np.isclose(x, y, rtol=0, atol=1e-12)
     changed = ~np.isclose(per_trial, 0, rtol=0, atol=1e-12)
-    p_value = signed_rank_p(per_trial[changed]) if changed.any() else 1.0
+    p_value = 1.0
+    if changed.any():
+        from scipy.stats import wilcoxon
+
+        p_value = float(wilcoxon(per_trial[changed]).pvalue)
     return Comparison(
         mean_a=float(x.mean()),
         mean_b=float(y.mean()),
@@ -191,7 +325,8 @@ def compare_methods(
     Parameters
     ----------
     table : DataFrame
-        Rows as :func:`asbc.collect` returns them, filtered to one value of every setting.
+        Rows of ``asbc.collect(folder, per_node=True)``, filtered to one value of every setting. Without the columns
+        of `per_node`, only trials are resampled.
     a, b : str
         Names in its `method` column.
     metric : str, default="loo"
@@ -234,7 +369,7 @@ def compare_methods(
         if side.index.has_duplicates:
             raise ValueError(
                 f"method {method!r} has several {metric!r} rows for one trial: the table mixes settings; "
-                "filter it to one value of every hyperparameter first"
+                "filter it to one value of every setting first"
             )
         sides.append(side)
     common = sides[0].index.intersection(sides[1].index, sort=True)
@@ -243,12 +378,10 @@ def compare_methods(
     left, right = (side.loc[common] for side in sides)
     frame = common.to_frame(index=False)
     trial = frame.groupby(["dataset", "encoder", "trial"], sort=True).ngroup().to_numpy()
-    hits: list[list[NDArray[np.int8]] | None] = [None, None]
-    # Nodes are only the same nodes within one data set.
+    hits: list[NDArray[np.int8] | None] = [None, None]
+    # Nodes can only be paired within one data set.
     if frame["dataset"].nunique() == 1 and "right" in left and left["right"].notna().all():
-        hits = [
-            [unpack_hits(s, r) for s, r in zip(side["scored"], side["right"], strict=True)] for side in (left, right)
-        ]
+        hits = [unpack_hits(list(zip(side["scored"], side["right"], strict=True))) for side in (left, right)]
     return compare(
         left["value"].to_numpy(),
         right["value"].to_numpy(),
@@ -260,33 +393,150 @@ def compare_methods(
     )
 
 
-def _resample_nodes(
-    hits_a: Hits,
-    hits_b: Hits,
-    draws: Bootstrap,
-    trials: int,
-) -> NDArray[np.float64]:
-    """(B, m) differences of every pair after nodes are redrawn; a redrawn node counts equally in all pairs."""
+def _resample_nodes(hits_a: Hits, hits_b: Hits, draws: Bootstrap) -> NDArray[np.float64]:
+    """Return the differences of every pair after nodes are redrawn, (B, m); a node counts equally in all pairs."""
     first, second = np.asarray(hits_a, np.int8), np.asarray(hits_b, np.int8)
-    if first.shape != second.shape or ((first < 0) != (second < 0)).any():
-        raise ValueError("hits_a and hits_b must score the same nodes in every pair")
     seen = first >= 0  # (m, N)
-    # Most nodes have the same history as many others: only how many of each kind are drawn matters.
-    history = np.where(seen, first - second, np.int8(2)).T[seen.any(axis=0)]
-    _, kind, count = np.unique(_in_order(history), return_index=True, return_counts=True)
-    scored = (history[kind] != 2).astype(np.float64)  # (kinds, m)
-    gain = np.where(scored > 0, history[kind], 0.0)
-    # Poisson counts in place of draws of exactly n: the same bootstrap, several times faster.
-    gains, totals = draws.nodes(trials, count, gain, scored)
-    return gains / np.maximum(totals, 1.0)
+    if first.shape != second.shape or (seen != (second >= 0)).any():
+        raise ValueError("hits_a and hits_b must score the same nodes in every pair")
+    return draws.sums(np.where(seen, first - second, 0).T).astype(np.float64) / draws.totals(seen)
 
 
-def _in_order(history: NDArray[np.int8]) -> NDArray[Any]:
-    """One value per row of 0, 1, 2 and -1, which sort in this order: two bits each where they fit into a number."""
-    rows, m = history.shape
-    if m > 32:
-        return np.ascontiguousarray(history).view(f"V{m}").ravel()
-    out = np.zeros(rows, np.uint64)
-    for column in (history & 3).T.astype(np.uint64):
-        out = out << np.uint64(2) | column
-    return out
+# Many methods
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Difference between two of many methods, with an interval that holds for all pairs at once.
+
+    Attributes
+    ----------
+    difference : float
+        Mean over the pairs.
+    low, high : float
+        Ends of its simultaneous interval.
+    """
+
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Result of :func:`rank_methods`: methods by their means, and the differences between them.
+
+    Attributes
+    ----------
+    methods : list of str
+        Best first.
+    means : dict of float
+        By method.
+    gaps : dict of Gap
+        By (method, other method), for every two of them.
+    over : str
+        What was resampled: "trials", or "trials and nodes".
+    trials : int
+        Number of trials.
+    confidence : float
+        Probability that all intervals hold at once.
+    """
+
+    methods: list[str]
+    means: dict[str, float]
+    gaps: dict[tuple[str, str], Gap]
+    over: str
+    trials: int
+    confidence: float
+
+    @property
+    def alike(self) -> list[str]:
+        """Methods that are statistically tied with the best one, in their order, without the best one itself."""
+        best = self.methods[0]
+        return [other for other in self.methods[1:] if self.gaps[best, other].low <= 0]
+
+
+def rank_methods(
+    values: Mapping[str, ArrayLike],
+    *,
+    trial: ArrayLike,
+    hits: Mapping[str, Hits] | None = None,
+    confidence: float = 0.95,
+    bootstrap: Bootstrap | None = None,
+) -> Ranking:
+    """Rank methods that were measured in the same trials.
+
+    Every difference is divided by its standard error over the bootstrap draws. The largest of these ratios in each
+    draw, over all pairs of methods, determines how wide the intervals must be to hold together.
+
+    Parameters
+    ----------
+    values : mapping of str to (m,) array
+        Finite values of each method, at least two methods; entry i is paired across methods.
+    trial : (m,) array
+        Trial of each entry.
+    hits : mapping of str to m arrays (N,) of int8, default=None
+        For each method, entry and node: 1 right, 0 wrong, -1 not scored. All methods must have scored the same nodes.
+        With them nodes are resampled too, see :func:`compare`.
+    confidence : float, default=0.95
+        Probability that all intervals hold at once.
+    bootstrap : Bootstrap, default=None
+        Draws to share with other comparisons.
+
+    Returns
+    -------
+    Ranking
+
+    See Also
+    --------
+    compare : two methods that were chosen beforehand; its interval is narrower.
+
+    Examples
+    --------
+    >>> from asbc.evaluate.comparison import rank_methods
+    >>> found = rank_methods({"a": [0.1, 0.2, 0.2], "b": [0.8, 0.9, 0.8], "c": [0.9, 0.8, 0.8]}, trial=[0, 1, 2])
+    >>> found.methods, found.alike
+    (['b', 'c', 'a'], ['c'])
+    """
+    names = list(values)
+    table = np.array([np.asarray(values[name], float) for name in names])  # (K, m)
+    if len(names) < 2 or table.ndim != 2 or not np.isfinite(table).all():
+        raise ValueError(f"values must be finite, of at least two methods, and of one length; got {len(names)} methods")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
+    draws = Bootstrap() if bootstrap is None else bootstrap
+    _, member = np.unique(np.asarray(trial), return_inverse=True)
+    trials = int(member.max()) + 1
+    weight = draws.trials(trials)[:, member].astype(float)  # (B, m)
+    cells = np.broadcast_to(table, (len(weight), *table.shape)) if hits is None else _redraw(names, hits, draws)
+    means = np.einsum("bm,bkm->bk", weight, cells) / weight.sum(axis=1)[:, None]  # (B, K)
+
+    first, second = np.triu_indices(len(names), 1)
+    middle = table.mean(axis=1)
+    difference = middle[first] - middle[second]
+    spread = means[:, first] - means[:, second]
+    spread = spread - spread.mean(axis=0)
+    error = spread.std(axis=0)
+    varies = error > 1e-12
+    factor = 0.0
+    if varies.any():
+        factor = float(np.quantile(np.abs(spread[:, varies] / error[varies]).max(axis=1), confidence))
+    gaps = {}
+    for i, j, d, e in zip(first, second, difference, factor * error, strict=True):
+        gaps[names[i], names[j]] = Gap(float(d), float(d - e), float(d + e))
+        gaps[names[j], names[i]] = Gap(float(-d), float(-d - e), float(-d + e))
+    # Ties are broken by the order of the mapping.
+    order = [names[i] for i in np.argsort(-middle, kind="stable")]
+    over = "trials" if hits is None else "trials and nodes"
+    return Ranking(order, dict(zip(names, map(float, middle), strict=True)), gaps, over, trials, confidence)
+
+
+def _redraw(names: Sequence[str], hits: Mapping[str, Hits], draws: Bootstrap) -> NDArray[np.float64]:
+    """Return the values of every method after nodes are redrawn, the same ones for all, (B, K, m)."""
+    table = np.array([np.asarray(hits[name], np.int8) for name in names])  # (K, m, N)
+    seen = table[0] >= 0  # (m, N)
+    if ((table >= 0) != seen).any():
+        raise ValueError("hits must score the same nodes for all methods")
+    right = (table > 0).reshape(-1, seen.shape[1]).T  # (N, K m)
+    sums = draws.sums(right).astype(np.float64).reshape(draws.n_boot, len(names), -1)
+    return sums / draws.totals(seen)[:, None, :]

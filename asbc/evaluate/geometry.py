@@ -1,25 +1,30 @@
-"""Tasks that need no labels: what the graph is like, and the kernels that it came from."""
+"""Tasks without labels: the shape of the graph, its kernels, and effective rank against intrinsic dimension."""
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import rankdata
 
 from asbc.dimension import ESTIMATORS, Dimension
-from asbc.evaluate.alignment import align, pack_density
-from asbc.evaluate.health import graph_health, kernel_condition
 from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.kernels.criterion import evaluate_all_at
-from asbc.neighbors.types import neighborhoods
+from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
+from asbc.validation import sigma_per_node, square_graph
 
+# The cells of a density: half a direction wide and high, so that those of several trials can be added up.
+CELL = 0.5
+HIGHEST = 100.0  # dimensions above it are counted in the last column
 QUARTILES = (0.25, 0.5, 0.75)
 
 
@@ -27,12 +32,12 @@ QUARTILES = (0.25, 0.5, 0.75)
 class Health(Task):
     """The graph's pieces, edges and degrees; for a method with a bandwidth, its kernels' condition and rank too.
 
-    The metrics are the fields of :class:`asbc.evaluate.health.GraphShape` and `row_degree_median`; with a bandwidth
+    The metrics are the fields of :class:`asbc.evaluate.geometry.GraphShape` and `row_degree_median`; with a bandwidth
     also `condition_median`, `condition_q95`, `at_edge`, `sigma_median`, `rank_median` and `dimension_median`.
 
     See Also
     --------
-    asbc.evaluate.health.graph_health : how pieces and degrees are counted.
+    asbc.evaluate.geometry.graph_health : how pieces and degrees are counted.
 
     Examples
     --------
@@ -75,7 +80,7 @@ class Alignment(Task):
     """Effective rank against intrinsic dimension: metrics `spearman`, `slope`, `intercept`, `rank_median`.
 
     Rows of `spearman` have a column `density` too: how many nodes have which rank and which dimension, see
-    :func:`asbc.evaluate.alignment.unpack_density`.
+    :func:`asbc.evaluate.geometry.unpack_density`.
 
     The bandwidth is chosen so that the rank r matches its target, an estimate of the dimension. That r agrees with
     its target is therefore no evidence by itself. So each estimator takes its turn as the target, and r is compared
@@ -90,7 +95,7 @@ class Alignment(Task):
 
     See Also
     --------
-    asbc.evaluate.alignment.align : the comparison of r with one estimate.
+    asbc.evaluate.geometry.align : the comparison of r with one estimate.
 
     Examples
     --------
@@ -204,3 +209,230 @@ class Regimes(Task):
 
 def _estimator(sample: Sample, name: str) -> Dimension:
     return Dimension(name, n_rep=sample.target.n_rep, k=sample.target.k)
+
+
+# The graph and its kernels
+
+
+@dataclass(frozen=True)
+class GraphShape:
+    """The pieces, edges and degrees of a graph; :func:`graph_health` gives it.
+
+    Attributes
+    ----------
+    components : int
+        Connected pieces; the direction of an edge does not matter.
+    largest : float
+        Share of the nodes in the largest piece.
+    isolated : int
+        Nodes without any edge, to or from them.
+    edges : int
+        Entries above 0, so that an edge with both directions counts twice.
+    degree_min, degree_median, degree_max : float
+        Out-neighbours per node.
+    """
+
+    components: int
+    largest: float
+    isolated: int
+    edges: int
+    degree_min: float
+    degree_median: float
+    degree_max: float
+
+
+def graph_health(graph: Any) -> GraphShape:
+    """Count pieces, edges and degrees of a graph.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse array, entries 0 or more
+
+    Returns
+    -------
+    GraphShape
+
+    See Also
+    --------
+    asbc.evaluate.Health : the task that does this for the graph of every method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.geometry import graph_health
+    >>> shape = graph_health(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+    >>> shape.components, shape.isolated, shape.edges
+    (2, 1, 2)
+    """
+    W = square_graph(graph).copy()
+    W.eliminate_zeros()
+    degree = np.diff(W.indptr)
+    reached = np.bincount(W.indices, minlength=W.shape[0])
+    count, member = connected_components(W, directed=True, connection="weak")
+    return GraphShape(
+        components=int(count),
+        largest=float(np.bincount(member).max() / W.shape[0]),
+        isolated=int(((degree == 0) & (reached == 0)).sum()),
+        edges=int(W.nnz),
+        degree_min=float(degree.min()),
+        degree_median=float(np.median(degree)),
+        degree_max=float(degree.max()),
+    )
+
+
+def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
+    """Condition number of each node's local kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    neighbors : Neighbors
+        Neighbours of each node; the distances among them are taken from it, where it has them.
+    sigma : (n,) array or float
+
+    Returns
+    -------
+    condition : (n,) float64
+        Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
+        nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has four digits.
+
+    Examples
+    --------
+    >>> import numpy as np, asbc
+    >>> from asbc.evaluate.geometry import kernel_condition
+    >>> X = np.array([[0.0], [0.0], [100.0]])
+    >>> condition = kernel_condition(X, asbc.search_neighbors(X, k=2), 1.0)
+    >>> [f"{value:.1e}" for value in condition]  # the neighbours of the last node coincide
+    ['1.0e+00', '1.0e+00', '4.5e+15']
+    """
+    vectors = vectors_for(X, neighbors)
+    width = sigma_per_node(sigma, neighbors.n)
+    out = np.empty(neighbors.n)
+    for rows, pairs in neighborhoods(vectors, neighbors):
+        out[rows] = evaluate_all_at(pairs, width[rows], neighbors.k)[2]
+    return out
+
+
+# Rank and dimension
+
+
+@dataclass(frozen=True)
+class RankFit:
+    """How the effective rank r moves with the dimension d over the nodes; :func:`align` gives it.
+
+    Attributes
+    ----------
+    spearman : float
+        Rank correlation; NaN where one of the two is constant.
+    slope, intercept : float
+        Least-squares line `r = slope * d + intercept`; NaN where d is constant.
+    n : int
+        Nodes with a finite rank and a finite dimension, which alone are looked at.
+    """
+
+    spearman: float
+    slope: float
+    intercept: float
+    n: int
+
+
+def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
+    """Compare the effective rank r of each node's kernel with the dimension d of its neighbourhood.
+
+    The spectral rule chooses r to be near the estimate of dimension that it was *given*. That r agrees with this
+    estimate only shows that the search works; that r agrees with another estimate says something about the data.
+
+    Parameters
+    ----------
+    effective_rank : (n,) array
+    dimension : (n,) array
+        Nodes where either of the two is not finite are left out; at least 3 must remain.
+
+    Returns
+    -------
+    RankFit
+
+    See Also
+    --------
+    asbc.evaluate.Alignment : the task that does this for every estimate of dimension in turn.
+
+    Examples
+    --------
+    >>> from asbc.evaluate.geometry import align
+    >>> align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0])
+    RankFit(spearman=1.0, slope=2.0, intercept=1.0, n=3)
+    """
+    r = np.asarray(effective_rank, dtype=np.float64)
+    d = np.asarray(dimension, dtype=np.float64)
+    if r.ndim != 1 or r.shape != d.shape:
+        raise ValueError(f"effective_rank and dimension must have one shape (n,); got {r.shape} and {d.shape}")
+    usable = np.isfinite(r) & np.isfinite(d)
+    r, d = r[usable], d[usable]
+    if len(r) < 3:
+        raise ValueError(f"at least 3 nodes with a finite rank and dimension are needed; got {len(r)}")
+    spearman = _correlation(rankdata(r), rankdata(d))
+    spread = d - d.mean()
+    power = float(spread @ spread)
+    slope = float(spread @ (r - r.mean())) / power if power > 0 else float("nan")
+    return RankFit(spearman, slope, float(r.mean() - slope * d.mean()), len(r))
+
+
+def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
+    """How many nodes have which rank and which dimension, small enough to keep with every row.
+
+    Parameters
+    ----------
+    effective_rank : (n,) array, 1 or more
+    dimension : (n,) array, 1 or more
+        Nodes where either of the two is not finite are left out.
+
+    Returns
+    -------
+    bytes
+        For :func:`unpack_density`. Some 1 to 2 kB, however many nodes there are.
+
+    See Also
+    --------
+    unpack_density : the way back.
+
+    Examples
+    --------
+    >>> from asbc.evaluate.geometry import pack_density, unpack_density
+    >>> counts = unpack_density(pack_density([1.2, 1.3, 2.1], [4.0, 4.4, 500.0]))
+    >>> counts.shape, int(counts[0, 6]), int(counts[2, -1])
+    ((3, 198), 2, 1)
+    """
+    r, d = np.asarray(effective_rank, float), np.asarray(dimension, float)
+    usable = np.isfinite(r) & np.isfinite(d)
+    columns = int((HIGHEST - 1) / CELL)
+    row = np.maximum((r[usable] - 1) // CELL, 0).astype(np.int64)
+    column = np.clip((d[usable] - 1) // CELL, 0, columns - 1).astype(np.int64)
+    counts = np.bincount(row * columns + column, minlength=columns)
+    counts = np.pad(counts, (0, -len(counts) % columns)).astype("<u4")
+    return zlib.compress(counts.tobytes(), 9)
+
+
+def unpack_density(packed: bytes) -> NDArray[np.uint32]:
+    """Counts of nodes by rank and dimension, from what :func:`pack_density` gave.
+
+    Parameters
+    ----------
+    packed : bytes
+
+    Returns
+    -------
+    (rows, columns) uint32 array
+        Row i has ranks from 1 + i / 2 to 1 + (i + 1) / 2, column j dimensions likewise; the last column has all larger
+        ones too. Highest ranks that no node has are left out.
+
+    See Also
+    --------
+    pack_density : the way there.
+    """
+    return np.frombuffer(zlib.decompress(packed), "<u4").reshape(-1, int((HIGHEST - 1) / CELL))
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale > 0 else float("nan")

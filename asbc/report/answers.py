@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from asbc.evaluate.comparison import Comparison
-from asbc.evaluate.hits import unpack_all
+from asbc.evaluate.comparison import Comparison, Gap, Ranking, rank_methods, unpack_hits
 from asbc.evaluate.metrics import PER_SAMPLE, Metric
-from asbc.evaluate.ranking import Gap, Ranking, rank_methods
 from asbc.report.evidence import Subject
 from asbc.report.study import BASELINE, FEWEST_TRIALS, StoredRun, Study, packed_hits
 from asbc.report.style import label, level_name, level_order, listed
@@ -108,7 +106,7 @@ def _rank(study: Study, metric: str, level: int | None) -> Ranking | None:
     if len(scores) < 2 or not every:
         return None
     bits = {name: packed_hits(own) for name, own in scores.items()}
-    hits = {name: unpack_all(own) for name, own in bits.items() if own}
+    hits = {name: unpack_hits(own) for name, own in bits.items() if own}
     return rank_methods(
         {name: own["value"].to_numpy(float) for name, own in scores.items()},
         trial=[trial for _, _, trial in sorted(every)],

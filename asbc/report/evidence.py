@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from asbc.evaluate.bootstrap import Bootstrap
+from asbc.evaluate.comparison import Bootstrap
 from asbc.report.study import StoredRun, Study
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import read_record

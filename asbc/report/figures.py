@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.alignment import CELL, unpack_density
+from asbc.evaluate.geometry import CELL, unpack_density
 from asbc.report.study import BASELINE, Study, default_target
 from asbc.report.style import (
     BLUE,

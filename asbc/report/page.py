@@ -10,8 +10,7 @@ from importlib.resources import files
 from itertools import count
 from typing import Any
 
-from asbc.evaluate.comparison import Comparison
-from asbc.evaluate.ranking import Gap
+from asbc.evaluate.comparison import Comparison, Gap
 from asbc.report.answers import Answer, Caveat, answer, caveats, recipe
 from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
 from asbc.report.evidence import Evidence, Subject, subject_name

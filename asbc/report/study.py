@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.bootstrap import Bootstrap
-from asbc.evaluate.comparison import Comparison, compare
-from asbc.evaluate.hits import unpack_all
+from asbc.evaluate.comparison import Bootstrap, Comparison, compare, unpack_hits
 from asbc.evaluate.metrics import METRICS, PER_SAMPLE
 from asbc.report.style import level_order
 from asbc.runs.record import Experiment
@@ -224,7 +222,7 @@ class Study:
                 return None
             sides = [a.loc[places], b.loc[places]]
             hits = [packed_hits(side) for side in sides]
-            hits_a, hits_b = (unpack_all(side) for side in hits) if all(hits) else (None, None)  # type: ignore[arg-type]
+            hits_a, hits_b = (unpack_hits(side) for side in hits) if all(hits) else (None, None)  # type: ignore[arg-type]
             return compare(
                 *(side["value"].to_numpy(float) for side in sides),
                 trial=places.get_level_values("trial"),

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
 from asbc.embeddings.store import Embeddings, fingerprint
-from asbc.evaluate.hits import pack_hits
+from asbc.evaluate.comparison import pack_hits
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task

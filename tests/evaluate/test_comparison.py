@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from asbc.evaluate.comparison import compare, compare_methods
-from asbc.evaluate.hits import pack_hits
+from asbc.evaluate import comparison as module
+from asbc.evaluate.comparison import Bootstrap, compare, compare_methods, pack_hits, rank_methods, unpack_hits
 
 
 def test_clear_difference_holds_and_its_mirror_does_not():
@@ -108,3 +108,91 @@ def test_bad_input():
         compare([np.nan], [1.0])
     with pytest.raises(ValueError, match="confidence"):
         compare([1.0], [1.0], confidence=95)
+
+
+def test_hits_survive_packing():
+    rng = np.random.default_rng(0)
+    nodes = rng.permutation(101)[:37]
+    right = rng.random(37) < 0.5
+    hits = unpack_hits([pack_hits(nodes, right, 101)])[0, :101]
+    np.testing.assert_array_equal(hits[nodes], right.astype(int))
+    assert (np.delete(hits, nodes) == -1).all()
+
+
+@pytest.mark.parametrize("cached", [32, 1])
+def test_sums_are_those_over_all_drawn_nodes(cached, monkeypatch):
+    monkeypatch.setattr(module, "NODES_PER_BLOCK", 64)
+    monkeypatch.setattr(module, "MAX_CACHED_BLOCKS", cached)
+    values = np.random.default_rng(0).integers(-1, 2, (200, 4))
+    values[:150] *= np.random.default_rng(1).random((150, 1)) < 0.1
+    draws = Bootstrap(50, 7)
+    counts = np.hstack([np.random.default_rng([7, block]).poisson(1.0, (50, 64)) for block in range(4)])[:, :200]
+    for _ in range(2):
+        np.testing.assert_array_equal(draws.sums(values), counts @ values)
+    seen = values.T >= 0
+    np.testing.assert_array_equal(draws.totals(seen), np.maximum(counts @ seen.T, 1))
+
+
+def test_node_counts_are_a_bootstrap():
+    """The spread of a mean over redrawn nodes is its standard error."""
+    right = np.random.default_rng(0).random(500) < 0.7
+    draws = Bootstrap()
+    means = draws.sums(right[:, None])[:, 0] / draws.totals(np.ones((1, 500), bool))[:, 0]
+    assert means.std() == pytest.approx(right.std() / np.sqrt(500), rel=0.06)
+
+
+def test_shared_draws_change_no_comparison():
+    rng = np.random.default_rng(1)
+    shared = Bootstrap()
+    for trials, levels in ((4, 1), (4, 3), (2, 2)):
+        seen = rng.random((trials * levels, 150)) < 0.7
+        a, b = (np.where(seen, rng.random(seen.shape) < share, -1).astype(np.int8) for share in (0.8, 0.7))
+        sides = [[row[row >= 0].mean() for row in side] for side in (a, b)]
+        given = dict(trial=np.repeat(np.arange(trials), levels), hits_a=a, hits_b=b)
+        assert compare(*sides, **given, bootstrap=shared) == compare(*sides, **given)
+        assert compare(*sides, **given, bootstrap=Bootstrap(500, 3)) == compare(*sides, **given, n_boot=500, seed=3)
+
+
+def methods_of(accuracies, seed=0, nodes=400, trials=4):
+    """Hits of methods of known accuracy on the same nodes in every trial, and their values."""
+    rng = np.random.default_rng(seed)
+    hits = {name: [(rng.random(nodes) < p).astype(np.int8)] * trials for name, p in accuracies.items()}
+    return {name: [h.mean() for h in found] for name, found in hits.items()}, hits
+
+
+def test_a_clear_winner_is_above_all_others_and_a_tie_is_called_one():
+    values, hits = methods_of({"low": 0.5, "top": 0.9, "near": 0.88})
+    found = rank_methods(values, trial=range(4), hits=hits)
+    assert found.methods[2] == "low" and found.alike == [found.methods[1]] and found.over == "trials and nodes"
+    gap, back = found.gaps["top", "low"], found.gaps["low", "top"]
+    assert gap.low > 0 and (gap.low, gap.high) == pytest.approx((-back.high, -back.low))
+    assert gap.difference == pytest.approx(np.mean(values["top"]) - np.mean(values["low"]))
+
+
+def test_the_best_of_many_equals_is_seldom_called_best():
+    """Twelve methods of one accuracy: intervals for two chosen beforehand would call one the best far more often."""
+    shared = Bootstrap(500)
+    wrong = 0
+    for seed in range(60):
+        values, hits = methods_of({f"m{i}": 0.7 for i in range(12)}, seed=seed, nodes=200, trials=1)
+        ranking = rank_methods(values, trial=[0], hits=hits, bootstrap=shared)
+        wrong += any(gap.low > 0 for gap in ranking.gaps.values())
+    assert wrong <= 9  # 5% are meant: 3 of 60
+
+
+def test_trials_alone_where_nodes_are_not_known():
+    found = rank_methods({"a": [0.1, 0.1, 0.1], "b": [0.2, 0.3, 0.25], "c": [0.1, 0.1, 0.1]}, trial=[0, 1, 2])
+    assert found.over == "trials" and found.methods[0] == "b" and found.alike == []
+    assert found.gaps["a", "c"].low == found.gaps["a", "c"].high == 0
+
+
+def test_bad_rankings():
+    with pytest.raises(ValueError, match="at least two methods"):
+        rank_methods({"a": [1.0]}, trial=[0])
+    with pytest.raises(ValueError, match="finite"):
+        rank_methods({"a": [1.0], "b": [np.nan]}, trial=[0])
+    with pytest.raises(ValueError, match="confidence"):
+        rank_methods({"a": [1.0], "b": [0.5]}, trial=[0], confidence=95)
+    with pytest.raises(ValueError, match="same nodes"):
+        one, other = np.array([1, 0], np.int8), np.array([1, -1], np.int8)
+        rank_methods({"a": [0.5], "b": [1.0]}, trial=[0], hits={"a": [one], "b": [other]})

@@ -1,7 +1,12 @@
+import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.stats import linregress, spearmanr
 
 import asbc
 from asbc.evaluate import Alignment, Health, Method, Regimes
+from asbc.evaluate.geometry import align, graph_health, kernel_condition
+from asbc.neighbors.types import with_pairs
 from tests.evaluate.small import KNN, NNK, by_metric
 
 
@@ -37,3 +42,60 @@ def test_regimes_go_from_all_separate_to_all_alike(sample):
     assert chosen["chosen_scale_q25"].value <= chosen["chosen_scale_q75"].value
     with pytest.raises(ValueError, match="needs a method with a bandwidth"):
         list(Regimes()(sample, KNN))
+
+
+def test_counts_on_a_graph_known_by_hand():
+    # 0 -> 1 -> 2, 3 -> 4, 5 alone; one stored zero that is no edge.
+    W = sp.csr_array(([1.0, 2.0, 3.0, 0.0], ([0, 1, 3, 5], [1, 2, 4, 0])), shape=(6, 6))
+    health = graph_health(W)
+    assert (health.components, health.isolated, health.edges) == (3, 1, 3)
+    assert health.largest == 0.5
+    assert (health.degree_min, health.degree_median, health.degree_max) == (0, 0.5, 1)
+    assert W.nnz == 4  # the caller's graph is left as it was
+    with pytest.raises(ValueError, match="square"):
+        graph_health(W[:2])
+
+
+def test_condition_equals_the_slow_twin():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    neighbors = asbc.search_neighbors(X, 8)
+    sigma = rng.uniform(0.1, 3.0, 50)
+    expected = []
+    for i in range(50):
+        P = X[neighbors.indices[i]]
+        K = np.exp(-((P[:, None] - P) ** 2).sum(-1) / (2 * sigma[i] ** 2))
+        expected.append(np.linalg.cond(K))
+    expected = np.array(expected)
+    found = kernel_condition(X, neighbors, sigma)
+    # Rounding moves the least eigenvalue by some eps times the largest, whoever works it out.
+    assert (np.abs(found / expected - 1) <= 1e-14 * expected).all() and expected.max() > 1e4
+    np.testing.assert_array_equal(kernel_condition(X, with_pairs(X, neighbors), sigma), found)
+
+
+def test_condition_is_finite_for_duplicates_and_refuses_bad_sigma():
+    X = np.zeros((10, 2))
+    neighbors = asbc.search_neighbors(X, 9)
+    assert (kernel_condition(X, neighbors, 1.0) == 1 / np.finfo(float).eps).all()
+    with pytest.raises(ValueError, match="positive and finite"):
+        kernel_condition(X, neighbors, 0.0)
+
+
+def test_agrees_with_scipy():
+    rng = np.random.default_rng(0)
+    d = rng.integers(1, 20, 200).astype(float)  # with ties
+    r = 0.7 * d + rng.normal(size=200)
+    result = align(r, d)
+    assert result.spearman == pytest.approx(spearmanr(r, d).statistic, abs=1e-12)
+    line = linregress(d, r)
+    assert result.slope == pytest.approx(line.slope) and result.intercept == pytest.approx(line.intercept)
+
+
+def test_constant_and_infinite_values():
+    result = align([1.0, 2.0, 3.0], [5.0, 5.0, 5.0])
+    assert np.isnan(result.spearman) and np.isnan(result.slope)
+    assert align([1.0, 2.0, 3.0, 9.0], [1.0, 2.0, 3.0, np.inf]).n == 3
+    with pytest.raises(ValueError, match="at least 3"):
+        align([1.0, np.nan, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="one shape"):
+        align([1.0, 2.0], [1.0, 2.0, 3.0])

@@ -16,7 +16,7 @@ from scipy import sparse
 import asbc
 from asbc import export
 from asbc.bandwidth import KnownBandwidth
-from asbc.evaluate.health import graph_health, kernel_condition
+from asbc.evaluate.geometry import graph_health, kernel_condition
 from asbc.extras import MissingExtraError
 from asbc.learn.labels import encode_labels, encode_partial, reveal
 from asbc.learn.propagation import propagate, propagation_hits, transition

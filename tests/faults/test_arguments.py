@@ -8,8 +8,8 @@ import pytest
 import asbc
 from asbc.embeddings.sampling import stratified_sample
 from asbc.embeddings.store import read_entry_manifest
-from asbc.evaluate.bootstrap import Bootstrap
 from asbc.evaluate.clustering import cluster
+from asbc.evaluate.comparison import Bootstrap
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
 from asbc.outofcore.folder import read_graph_manifest

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from asbc.evaluate.alignment import pack_density
+from asbc.evaluate.geometry import pack_density
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import draw, draw_figures

@@ -10,8 +10,7 @@ from hydra.utils import instantiate
 
 from asbc.configs import conf_dir
 from asbc.evaluate import tasks
-from asbc.evaluate.comparison import compare_methods
-from asbc.evaluate.hits import unpack_hits
+from asbc.evaluate.comparison import compare_methods, unpack_hits
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import read_record
 from asbc.runs.results import ResultsError, collect, read_status
@@ -62,7 +61,7 @@ def test_a_run_gives_one_row_per_method_level_trial_and_metric(tmp_path):
     assert len(table[table["metric"] == "lp"]) == 6 * 2 * 2 * 2
     assert table["value"].between(0, 1).all() and (table["seconds"] > 0).all()
     row = loo.iloc[-1]
-    hits = unpack_hits(row["scored"], row["right"])
+    (hits,) = unpack_hits([(row["scored"], row["right"])])
     assert (hits >= 0).sum() == row["samples"] * 10
     assert (hits == 1).sum() / (hits >= 0).sum() == pytest.approx(row["value"])
     assert loo[loo["method"] == "knn"]["bandwidth"].isna().all()
@@ -238,7 +237,9 @@ def test_a_class_with_fewer_samples_gives_all_it_has(tmp_path, caplog):
     loo = table[table["metric"] == "loo"].groupby("samples").first()
     assert loo["nodes"].to_dict() == {0: 34, 6: 6 + 6 + 5 + 1 + 7}
     assert loo["short_classes"].to_dict() == {0: 0, 6: 2} and set(loo["unlabelled"]) == {7}
-    scored = [np.flatnonzero(unpack_hits(*row) >= 0) for row in loo[["scored", "right"]].itertuples(index=False)]
+    scored = [
+        np.flatnonzero(unpack_hits([tuple(row)])[0] >= 0) for row in loo[["scored", "right"]].itertuples(index=False)
+    ]
     assert [len(nodes) for nodes in scored] == [27, 18] and max(scored[0]) < 27
     lp = table[(table["metric"] == "lp") & (table["samples"] == 6)]
     assert lp.groupby("level")["short_classes"].first().to_dict() == {1: 1, 5: 2}
