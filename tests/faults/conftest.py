@@ -1,4 +1,4 @@
-"""How much of the fault campaign is run, and the table of what it did."""
+"""Fixtures of the fault tests: how much to run, and the table of counts for docs/reliability.md."""
 
 import os
 import re
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-ROW = "fault"  # name of the property by which a test hands a row of the table to the one who prints it
+ROW = "fault"  # property of a test report that holds a row of the table
 BEGIN, END = "<!-- counts -->", "<!-- end of counts -->"
 
 
 @pytest.fixture
 def campaign(request):
-    """Whether all of it is run, as `make faults` does; otherwise a small part of each kind."""
+    """Return whether everything runs (`make faults`) or only a small part."""
     return bool(request.config.getoption("--campaign"))
 
 
 @pytest.fixture
 def some(campaign):
-    """A function (things, few): all of them in the campaign, otherwise a few that are spread evenly."""
+    """Return a function (things, few): all things in the campaign, otherwise `few` evenly spaced ones."""
 
     def chosen(things, few):
         things = list(things)
@@ -33,7 +33,7 @@ def some(campaign):
 
 @pytest.fixture
 def memory(tmp_path):
-    """An empty folder in memory, where there is one: processes can be killed there too, and no disk is waited for."""
+    """An empty folder in /dev/shm if there is one: many small writes are faster there."""
     if not os.access("/dev/shm", os.W_OK):
         yield tmp_path
         return
@@ -43,9 +43,9 @@ def memory(tmp_path):
 
 @pytest.fixture
 def counted(record_property):
-    """A function (fault, where, outcomes), which adds a row to the table of counts.
+    """Return a function (fault, where, outcomes) that adds a row to the table of counts.
 
-    `outcomes` says how often each thing followed, such as ``{"went on to the same bytes": 143}``.
+    `outcomes` counts each outcome, such as ``{"resumed to the same bytes": 143}``.
     """
 
     def count(fault, where, outcomes):
@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def merged(page, rows):
-    """The table of counts of a page with these rows in it; those of tests that were not run this time stay."""
+    """Return the page's table of counts with these rows; rows of tests that did not run stay."""
     lines = {}
     for line in re.search(f"{BEGIN}(.*){END}", page, re.DOTALL)[1].splitlines()[3:]:
         fault, where = line.split(" | ")[:2]

@@ -1,7 +1,7 @@
-"""Processes that are killed at a chosen file operation, as when the power goes.
+"""Kill a process at a chosen file operation.
 
-`operations` runs a function in a process of its own and lists what it did to files, in order; `killed_at` runs it again
-and kills it at one of these. Most operations are killed just before they are done; of a write, half the bytes arrive.
+`operations` runs a function in a new process and lists its file operations in order. `killed_at` runs it again and
+kills it just before one of them; of a write, half the bytes are written first.
 """
 
 import builtins
@@ -14,18 +14,18 @@ from pathlib import Path
 
 from tests.commands import Process
 
-# What Python tells audit hooks of, and which argument of the event is the path.
+# Audit events of file operations, and the position of the path in their arguments.
 _AUDITED = {"os.rename": 1, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0, "os.link": 1}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def operations(target, arguments, folder):
-    """What ``target(*arguments)`` does to files in `folder`, in order: such as ``["os.mkdir g", "open g/plan.json"]``.
+    """Return what ``target(*arguments)`` does to files in `folder`: such as ``["os.mkdir g", "open g/plan.json"]``.
 
     Parameters
     ----------
     target : function
-        Of a module that can be imported; what it prints is not shown. It may end by ``sys.exit(0)``.
+        Of a module that can be imported. It may end with ``sys.exit(0)``.
     folder : path
         Only what happens in it counts.
     """
@@ -35,14 +35,14 @@ def operations(target, arguments, folder):
 
 
 def killed_at(number, target, arguments, folder):
-    """Kill ``target(*arguments)`` at the operation of that number, from 0 on; True unless it had ended before."""
+    """Kill ``target(*arguments)`` at operation `number`, from 0; return False if it ended before."""
     _, code, output = _run(target, arguments, folder, number)
     assert code in (0, -signal.SIGKILL), output
     return code != 0
 
 
 def in_a_child(function, *arguments):
-    """Exit code and output of ``function(*arguments)`` in a process of its own, which may crash."""
+    """Return exit code and output of ``function(*arguments)`` in a new process."""
     process = Process(f"{function.__module__}:{function.__name__}", arguments)
     output = "".join(process.communicate())
     return process.returncode, output
@@ -56,13 +56,13 @@ def _run(target, arguments, folder, stop):
 
 
 def watch(target, arguments, folder, stop, log):
-    """Call ``target(*arguments)``, note in the file `log` what it does to files in `folder`, and end at that number."""
+    """Call ``target(*arguments)``, log its file operations in `folder`, and kill the process at operation `stop`."""
     _Watch(folder, stop, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)).begin()
     target(*arguments)
 
 
 class _Watch:
-    """Counts what happens to files in a folder, and ends the process at operation `stop`."""
+    """Count the operations on files in a folder, and kill the process at operation `stop`."""
 
     def __init__(self, folder, stop, log):
         self.folder, self.stop, self.log = folder, stop, log
@@ -83,7 +83,7 @@ class _Watch:
                 self.note("open", path)
         elif event in _AUDITED:
             path = arguments[_AUDITED[event]]
-            # With a descriptor of its folder, as shutil.rmtree has it, a path is only a name.
+            # shutil.rmtree passes a folder descriptor and a bare name.
             if isinstance(path, int) or self.inside(path) or (event != "os.rename" and arguments[-1] not in (-1, None)):
                 self.note(event, path)
 
@@ -115,7 +115,7 @@ class _Watch:
 
 
 class _Torn:
-    """A file whose writes count; of the last one before the process is killed, half arrives."""
+    """A file whose writes are counted; half of the last one is written before the process is killed."""
 
     def __init__(self, file, path, watch):
         self._file, self._path, self._watch = file, path, watch
