@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from asbc.evaluate.comparison import Bootstrap
-from asbc.report.study import StoredRun, Study
+from asbc.report.study import StoredRun, Study, Sweep, default_target, is_number
+from asbc.report.style import level_order
 from asbc.runs.experiments import EXPERIMENTS
-from asbc.runs.record import read_record
+from asbc.runs.record import Experiment, read_record
 from asbc.runs.results import ResultsError, collect, read_settings, read_status, settings_text
 
 log = logging.getLogger("asbc")
@@ -255,6 +256,12 @@ def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
         if study is not None:
             studies[name] = study
     shown = {run.id for study in studies.values() for run in study.runs}
+    swept: list[set[str]] = []
+    for study in studies.values():  # the same runs may be shown as several experiments
+        ids = {run.id for run in (*study.runs, *study.others)}
+        if study.sweep is not None and ids in swept:
+            study.sweep = None
+        swept.append(ids)
     for name in dict.fromkeys(run.experiment for run in others):
         named = [run for run in others if run.experiment == name]
         # A plain `asbc` run that another section shows adds nothing.
@@ -306,7 +313,45 @@ def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Stud
     rows = pd.concat(tables, ignore_index=True)
     kept = [run for _, run in chosen]
     ids = {run.id for run in kept}
-    return Study(record, rows, kept, [run for run in group if run.id not in ids], bootstrap)
+    others = [run for run in group if run.id not in ids]
+    return Study(record, rows, kept, others, bootstrap, _sweep(group, kept, record) if others else None)
+
+
+def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment) -> Sweep | None:
+    """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
+    import pandas as pd
+
+    flat = {run.id: flat_settings(run) for run in group}
+    keys = dict.fromkeys(key for own in flat.values() for key in own)
+    values = {key: tuple(json.dumps(own.get(key), default=str) for own in flat.values()) for key in keys}
+    # Settings that change together are one axis, named by the shortest of them: methods hold copies of the bandwidth.
+    together: dict[tuple[str, ...], list[str]] = {}
+    for key, found in values.items():
+        if len(set(found)) > 1:
+            together.setdefault(found, []).append(key)
+    chosen = [min(same, key=lambda key: (key.count("."), len(key))) for same in together.values()]
+    short = Counter(key.rpartition(".")[2] for key in chosen)
+    axes = {key: name if short[name := key.rpartition(".")[2]] == 1 else key for key in chosen}
+    measured = [metric for metric in record.headline if any((run.rows["metric"] == metric).any() for run in group)]
+    metric = record.metric(measured[0] if measured else str(group[-1].rows["metric"].iloc[0]))
+    frames = []
+    for run in sorted(group, key=lambda run: run.finished):
+        rows = default_target(run.rows[run.rows["metric"] == metric.name])
+        rows = rows[~rows["method"].str.startswith("tuned_")]
+        if len(rows):
+            rows = rows[rows["samples"] == max(rows["samples"].unique().tolist(), key=level_order)]
+            means = rows.groupby(["method", "trial"], sort=False)["value"].mean().reset_index()
+            settings = {name: flat[run.id].get(key) for key, name in axes.items()}
+            # A list, such as levels, becomes text; so do maps and missing values.
+            frames.append(means.assign(**{n: v if is_number(v) else str(v) for n, v in settings.items()}))
+    if len(frames) < 2 or not axes:
+        return None
+    frame = pd.concat(frames, ignore_index=True).drop_duplicates([*axes.values(), "method", "trial"], keep="last")
+    usual = {name: flat[nearest[-1].id].get(key) for key, name in axes.items()}
+    if record.axis is not None and record.axis.key in axes:
+        usual[axes[record.axis.key]] = record.axis.base
+    usual = {name: value if is_number(value) else str(value) for name, value in usual.items()}
+    return Sweep(metric, usual, frame)
 
 
 def flat_settings(run: StoredRun) -> dict[str, Any]:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asbc.evaluate.comparison import Comparison, compare
 from asbc.evaluate.geometry import CELL, unpack_density
-from asbc.report.study import BASELINE, Study, default_target
+from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import (
     BLUE,
     FAINT,
@@ -25,6 +27,7 @@ from asbc.report.style import (
     Look,
     label,
     level_name,
+    listed,
     looks,
     style,
 )
@@ -32,13 +35,13 @@ from asbc.runs.record import Figure
 from asbc.storage import write_atomic
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from asbc.evaluate.comparison import Comparison
-
 WIDTHS = {"single": 3.5, "double": 7.16}  # inches, of one and of two columns of an IEEE paper
 DPI = 300
+MAX_HEATMAP_AXES = 4  # settings of a sweep that are drawn in pairs
 # Light to dark, for few nodes to many.
 SHADES = ("#d7e8f4", "#a6cbe4", "#75aed3", "#4491c3", "#1475b2", "#006299", "#005079", "#003d5a", "#00283f")
 
@@ -82,6 +85,11 @@ class Drawing:
     panels: Sequence[Panel]
 
     @property
+    def file_stem(self) -> str:
+        """The name without characters that could lead to another folder: records may be a stranger's."""
+        return re.sub(r"[^\w-]", "_", self.name)[:100] or "figure"
+
+    @property
     def columns(self) -> int:
         """Panels side by side where there is room."""
         return 3 if len(self.panels) in (3, 5, 6) or len(self.panels) > 8 else min(2, len(self.panels))
@@ -116,7 +124,7 @@ def panel_svg(panel: Panel, columns: int = 2, salt: str = "asbc", size: tuple[fl
 
 def save_svg(drawing: Drawing, folder: Path) -> Path:
     """Write a figure as `<name>.svg`."""
-    path = folder / f"{drawing.name}.svg"
+    path = folder / f"{drawing.file_stem}.svg"
     write_atomic(path, _svg(draw(drawing.panels, drawing.columns)))
     return path
 
@@ -139,7 +147,7 @@ def save_print(drawing: Drawing, folder: Path, width: str = "double") -> list[Pa
         for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None, "Creator": "asbc"}})):
             sheet = io.BytesIO()
             canvas.savefig(sheet, format=kind, **options)  # type: ignore[arg-type]
-            paths.append(folder / f"{drawing.name}.{kind}")
+            paths.append(folder / f"{drawing.file_stem}.{kind}")
             write_atomic(paths[-1], sheet.getvalue())
     return paths
 
@@ -558,7 +566,77 @@ def draw_figures(study: Study) -> list[Drawing]:
     about = [record.metric(metric) for metric in study.generic_metrics(named)]
     specs += [Figure("levels", metric.name, metric.title, metric.description, (metric.name,)) for metric in about]
     drawn = [RENDERERS.get(spec.kind, levels)(study, spec) for spec in specs]
+    if study.sweep is not None:
+        drawn.append(draw_sweep(study.sweep, f"{record.name}_sweep"))
     return [drawing for drawing in drawn if drawing is not None]
+
+
+def draw_sweep(found: Sweep, name: str) -> Drawing:
+    """Draw all runs of a sweep: a curve for one setting, heatmaps for each pair of several."""
+    axes_names, title = list(found.axes), found.metric.title
+    if len(axes_names) == 1:
+        panels = [_sweep_curve(found, axes_names[0])]
+        caption = "Means with 95% intervals over trials."
+    else:
+        method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
+        best, panels = found.best(method), []
+        for row, column in combinations(axes_names[:MAX_HEATMAP_AXES], 2):
+            others = [axis for axis in axes_names if axis not in (row, column)]
+            fixed = [{axis: chosen[axis] for axis in others} for chosen in (found.axes, best)]
+            for settings in fixed if fixed[0] != fixed[1] else fixed[:1]:
+                rows = found.at(settings)
+                rows = rows[rows["method"] == method]
+                if len(rows[[row, column]].drop_duplicates()) > 1:
+                    panels.append(_heatmap(rows, row, column, title, settings))
+        caption = f"Means of {label(method)} over trials" + (
+            ", with the other settings at the values nearest to the paper and at the best ones."
+            if len(axes_names) > 2
+            else "."
+        )
+    return Drawing(name, f"{title} by {listed(axes_names)}", caption, panels)
+
+
+def _sweep_curve(found: Sweep, axis: str) -> Panel:
+    values = found.values(axis)
+    numbers = all(map(is_number, values))
+    places = dict(zip(values, values if numbers else range(len(values)), strict=True))
+
+    def paint(axes: Axes) -> None:
+        for method, (color, marker, dash) in looks(found.methods).items():
+            own = found.frame[found.frame["method"] == method]
+            known = [value for value in values if (own[axis] == value).any()]
+            trials = [own[own[axis] == value]["value"].to_numpy(float) for value in known]
+            intervals = [compare(own_trials, np.zeros(len(own_trials))) for own_trials in trials]
+            x = [places[value] for value in known]
+            axes.plot(x, [c.difference for c in intervals], dash, color=color, lw=1)
+            _whiskers(axes, x, intervals, color, marker, label(method))
+        axes.set_xticks(list(places.values()), [_short(value) for value in values])
+        axes.set(xlabel=axis, ylabel=found.metric.title)
+
+    return Panel(found.metric.title, paint, f"{found.metric.title} for each {axis}.", 3)
+
+
+def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, settings: dict[str, Any]) -> Panel:
+    """Return a panel with means by two settings, written into the cells."""
+    table = rows.pivot_table(index=row, columns=column, values="value", aggfunc="mean")
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.colors import LinearSegmentedColormap
+
+        values = table.to_numpy(float)
+        axes.imshow(values, cmap=LinearSegmentedColormap.from_list("asbc", SHADES[:6]), aspect="auto")
+        dark = np.nanmin(values) + 0.6 * (np.nanmax(values) - np.nanmin(values))
+        for (i, j), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                color = "white" if value > dark else INK
+                axes.text(j, i, f"{value:.3f}", ha="center", va="center", color=color)
+        axes.set_xticks(range(len(table.columns)), [_short(value) for value in table.columns])
+        axes.set_yticks(range(len(table.index)), [_short(value) for value in table.index])
+        axes.grid(visible=False)
+        axes.set(xlabel=column, ylabel=row)
+
+    fixed = ", ".join(f"{axis} = {_short(value)}" for axis, value in settings.items())
+    return Panel(fixed or title, paint, f"Mean {title} by {row} and {column}. {fixed}")
 
 
 # Pieces
@@ -609,4 +687,4 @@ def _name(text: str) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return f"{value:g}" if is_number(value) else str(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asbc.evaluate.comparison import Bootstrap, Comparison, compare, unpack_hits
-from asbc.evaluate.metrics import METRICS, PER_SAMPLE
+from asbc.evaluate.metrics import METRICS, PER_SAMPLE, Metric
 from asbc.report.style import level_order
 from asbc.runs.record import Experiment
 
@@ -66,6 +66,51 @@ class StoredRun:
         return value
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """All runs of an experiment that differ in some settings.
+
+    Attributes
+    ----------
+    metric : Metric
+        What is shown: the headline of the experiment.
+    axes : dict of str to Any
+        The settings that differ, by their short names, and the value of each in the run nearest to the paper.
+    frame : DataFrame
+        One row per run, method and trial: the settings, `method`, `trial` and `value`, at the largest samples.
+    """
+
+    metric: Metric
+    axes: dict[str, Any]
+    frame: pd.DataFrame
+
+    @property
+    def methods(self) -> list[str]:
+        return self.frame["method"].drop_duplicates().tolist()
+
+    def values(self, axis: str) -> list[Any]:
+        """Return the values of a setting: numbers by size, others as text."""
+        found = self.frame[axis].drop_duplicates().tolist()
+        return sorted(found, key=lambda value: (not is_number(value), value if is_number(value) else str(value)))
+
+    def at(self, settings: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the rows at some settings."""
+        rows = self.frame
+        for axis, value in settings.items():
+            rows = rows[rows[axis] == value]
+        return rows
+
+    def best(self, method: str) -> dict[str, Any]:
+        """Return the settings at which a method has the best mean."""
+        means = self.frame[self.frame["method"] == method].groupby(list(self.axes), dropna=False)["value"].mean()
+        best = means.idxmin() if self.metric.higher_is_better is False else means.idxmax()
+        return dict(zip(self.axes, best if isinstance(best, tuple) else (best,), strict=True))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @dataclass
 class Study:
     """Results of one experiment on one data set. The settings of its runs differ only in what the experiment sweeps.
@@ -82,6 +127,8 @@ class Study:
         Runs of the same experiment with other settings, not among the rows.
     bootstrap : Bootstrap
         Random draws that all comparisons of a report share.
+    sweep : Sweep or None
+        All runs of the experiment, if they differ in more than the setting that the experiment sweeps.
     """
 
     record: Experiment
@@ -89,6 +136,7 @@ class Study:
     runs: list[StoredRun]
     others: list[StoredRun] = field(default_factory=list)
     bootstrap: Bootstrap = field(default_factory=Bootstrap, repr=False)
+    sweep: Sweep | None = None
     _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.metrics import PER_SAMPLE, Metric
-from asbc.report.study import BASELINE, Study, default_target
+from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import label, level_name
 from asbc.runs.record import Table
 
@@ -94,6 +94,8 @@ def fill_tables(study: Study) -> list[FilledTable]:
         title = "Other measurements" if specs else "Measurements"
         specs.append(Table("methods", "measurements", title, "Means over trials and levels.", others))
     filled = [RENDERERS.get(spec.kind, methods)(study, spec) for spec in specs]
+    if study.sweep is not None:
+        filled.append(_sweep_runs(study.sweep))
     tables = [table.without_empty_columns() for table in filled if table is not None]
     return [table for table in tables if len(table.header) > 1]
 
@@ -239,6 +241,23 @@ RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
     "rules": rules,
     "regret": regret,
 }
+
+
+def _sweep_runs(sweep: Sweep) -> FilledTable:
+    """Fill a table of all runs of a sweep by the settings in which they differ, the best first."""
+    axes, methods = list(sweep.axes), sweep.methods
+    means = sweep.frame.groupby([*axes, "method"], sort=False, dropna=False)["value"].mean().unstack("method")
+    means = means[methods]
+    ascending = sweep.metric.higher_is_better is False
+    order = (means.min(axis=1) if ascending else means.max(axis=1)).sort_values(ascending=ascending, kind="stable")
+    body: list[list[Cell]] = []
+    for settings in order.index:
+        found = settings if isinstance(settings, tuple) else (settings,)
+        shown = [f"{value:g}" if is_number(value) else str(value) for value in found]
+        body.append([*shown, *(_number(means.loc[settings, method], None, sweep.metric) for method in methods)])
+    header = [*axes, *(f"{sweep.metric.title} {label(method)}" for method in methods)]
+    note = "Means over trials at the largest samples, sorted by the best method of each run."
+    return FilledTable("runs", "All runs by their settings", note, header, body)
 
 
 def _uneven(study: Study, metric: str) -> bool:
