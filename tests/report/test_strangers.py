@@ -1,6 +1,9 @@
 """Results of strangers: nothing they name is imported, and what cannot be read safely is named and skipped."""
 
 import json
+from itertools import pairwise
+
+import pytest
 
 from asbc.evaluate.metrics import Metric
 from asbc.report.answers import recipe
@@ -29,6 +32,24 @@ def test_modules_that_a_config_names_are_not_imported(tmp_path, monkeypatch):
         assert "_target_: stranger_mod.Rule" in page.read_text(), "the settings are shown as data"
         run = read_evidence([tmp_path / "runs" / f"run{number}"]).runs[0]
         assert recipe(run, "nnk_sigma") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x]\n" + "".join(f"{n}: &{n} [*{p}, *{p}, *{p}]\n" for p, n in pairwise("abcdefghijk")),
+        "[" * 10_000,
+        "a: " + "x" * 3_000_000,
+    ],
+    ids=["aliases", "depth", "size"],
+)
+def test_settings_that_would_take_all_memory_are_named_and_skipped(tmp_path, text):
+    write_run(tmp_path, "loo", rows_of(BOTH), id="good")
+    (write_run(tmp_path, "loo", rows_of(BOTH), id="bomb") / "config.yaml").write_text(text)
+    evidence = read_evidence([tmp_path])
+    assert [run.id for run in evidence.runs] == ["good"] and [p.split("/")[-1] for p in evidence.skipped] == ["bomb"]
+    page = make_report([tmp_path]).read_text()
+    assert "Skipped, because they cannot be read safely" in page and "/bomb" in page
 
 
 def test_the_record_of_a_stranger_is_shown_as_text(tmp_path):
