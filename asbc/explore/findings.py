@@ -18,10 +18,10 @@ from asbc.embeddings.sampling import stratified_share
 from asbc.export import umap_layout
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes, supporting_neighbors
-from asbc.learn.labels import decode_partial, encode_partial
+from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
 from asbc.progress import Progress
-from asbc.validation import as_vectors, seed_number
+from asbc.validation import as_vectors, row_index, seed_number
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
 # How many of each the page lists; the table next to it has all.
@@ -115,7 +115,8 @@ def explore(
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
         For vectors, a graph is built first, with the cosine metric and ``weights="blend"``.
     labels : (n,) array-like or None, default=None
-        -1, None, NaN or "" for unlabelled nodes.
+        -1, None, NaN or "" for unlabelled nodes. A pandas Series is aligned with the index of the vectors; so are texts
+        and images.
     vectors : (n, d) array-like or None, default=None
         The vectors of a graph folder, which does not hold them. They are needed for the effective rank, to place
         separate components, and for the map of more than 100,000 nodes.
@@ -145,6 +146,10 @@ def explore(
     (80, 2, True)
     """
     bar = Progress(progress)
+    index = source.index_ if hasattr(source, "index_") else row_index(source)
+    labels, texts, images = (
+        align_rows(values, index, name) for name, values in (("labels", labels), ("texts", texts), ("images", images))
+    )
     if not isinstance(source, GraphBuilder | str | os.PathLike):
         array = as_vectors(source, "source")
         with bar.step("graph"):

@@ -148,3 +148,16 @@ def test_strengths_keep_the_shape_of_a_graph():
             wanted = max(dense[i, j] / most[i], dense[i, j] / most[j]) if dense[i, j] else 0.0
             assert got[i, j] == pytest.approx(wanted)
     np.testing.assert_array_equal(got, got.T)
+
+
+def test_labels_and_texts_are_aligned_with_the_index_of_the_vectors():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    X = pd.DataFrame(rng.normal(size=(60, 3)) + 6 * np.eye(3)[y], index=[f"row{i}" for i in range(60)])
+    columns = pd.DataFrame({"label": y, "text": X.index}, index=X.index)
+    other = columns.sample(frac=1, random_state=0)
+    plain, found = (explore(X, frame["label"], texts=frame["text"]).nodes for frame in (columns, other))
+    assert found["text"].tolist() == plain["text"].tolist() == X.index.tolist()
+    assert found["label"].tolist() == plain["label"].tolist() == y.astype(str).tolist()
+    with pytest.raises(ValueError, match="texts and the vectors have different pandas indexes"):
+        explore(X, y, texts=columns["text"].reset_index(drop=True))
