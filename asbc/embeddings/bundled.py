@@ -68,15 +68,6 @@ def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
 
     For CIFAR-100 these are 3,000 test images, 30 per class, from narrow ResNets that ``asbc-pretrain`` trained on one
     core. They are not the paper's encoders; ``asbc/data/cifar100.txt`` is their model card.
-
-    Parameters
-    ----------
-    encoder : str
-        Such as ``"simclr"``.
-    dataset : str
-        Such as ``"cifar100"``.
-    split : str, default="test"
-        Only the test split is bundled.
     """
     own: dict[tuple[str, str], Any] = {("minilm", "clinc100"): Clinc100, ("pixels", "digits"): Digits}
     if (encoder, dataset) in own and split == "test":

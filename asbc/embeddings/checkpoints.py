@@ -298,24 +298,9 @@ def _transform(dataset: str, size: int | None) -> tuple[Callable[[Any], Tensor],
 def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kwargs: Any) -> nn.Module:
     """Return a ResNet without classifier, with random weights.
 
-    Parameters
-    ----------
-    name : {"resnet10", "resnet18", "resnet34", "resnet50", "resnet101"}
-    padding : int, optional, default=2
-        Of the CIFAR stem, a 3 x 3 first convolution without pooling. solo-learn's is 2, so that a 32 x 32 image gives
-        a 34 x 34 feature map. None selects the ImageNet stem.
-    width : int, default=64
-        Channels of the first layer; the number doubles in each of the other three. There are 8 times as many features,
-        or 32 times with the blocks of ResNet-50.
-    **kwargs
-        Arguments of torchvision's ``ResNet``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from asbc.embeddings.checkpoints import resnet
-    >>> resnet("resnet10", width=8)(torch.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 64])
+    `padding` is that of the CIFAR stem, a 3 x 3 first convolution without pooling. solo-learn's is 2, so that a 32 x 32
+    image gives a 34 x 34 feature map. None selects the ImageNet stem. The first layer has `width` channels, and each of
+    the other three twice as many as the one before.
     """
     unknown = sorted(set(kwargs) - _RESNET_ARGUMENTS)
     if unknown:
@@ -439,17 +424,9 @@ def state_dict_of(content: Any, file: Path) -> dict[str, Tensor]:
 
 
 def select_weights(state: Mapping[str, Tensor], prefix: str | None, file: Path) -> dict[str, Tensor]:
-    """Return the weights of one network, without its prefix.
+    """Return the weights of one network, without its prefix; the error lists the prefixes in the file.
 
-    Parameters
-    ----------
-    state : mapping
-        All weights of the file.
-    prefix : str or None
-        Such as ``"backbone."``; ``""`` takes all weights. None tries ``backbone.``, then ``encoder.``, then the only
-        ResNet or ViT of the file.
-    file : Path
-        For the error, which lists the prefixes in the file.
+    The prefix ``""`` takes all weights. None tries ``backbone.``, then ``encoder.``, then the only ResNet or ViT.
     """
     networks = encoder_prefixes(state)
     if prefix is None:

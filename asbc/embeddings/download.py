@@ -34,26 +34,13 @@ class DownloadError(OSError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file, its address, and its place in the cache.
-
-    Attributes
-    ----------
-    url : str
-    path : Path
-        Where it is stored.
-    hash : str, default=""
-        ``"git:..."`` (the SHA-1 of a git blob), ``"sha256:..."`` or ``"md5:..."``; empty if none is published.
-    size : int, default=0
-        Approximate size in bytes; 0 if it is not published. A download that is much larger is aborted.
-    page : str, default=""
-        Web page with size and hash, for files of the Hugging Face hub, which its own library downloads.
-    """
+    """A file, its address, and its place in the cache."""
 
     url: str
     path: Path
-    hash: str = ""
-    size: int = 0
-    page: str = ""
+    hash: str = ""  # "git:..." (the SHA-1 of a git blob), "sha256:..." or "md5:..."; empty if none is published
+    size: int = 0  # approximate bytes; 0 if not published
+    page: str = ""  # web page with size and hash, for files of the hub, which huggingface_hub downloads
 
     def problem(self, path: Path) -> str | None:
         """Return why `path` is not this file, or None."""
@@ -82,16 +69,7 @@ def file_hash(path: Path, kind: str = "sha256") -> str:
 def fetch_all(what: str, files: Sequence[RemoteFile], instead: str, *, download: bool = True) -> None:
     """Download the files that are missing, or raise one DownloadError that lists all of them.
 
-    Parameters
-    ----------
-    what : str
-        What the files are for.
-    files : sequence of RemoteFile
-        Everything that is needed. Files of the Hugging Face hub are only listed.
-    instead : str
-        What works without these files.
-    download : bool, default=True
-        False does not use the network.
+    `what` needs the files, and `instead` works without them. Files of the Hugging Face hub are only listed.
     """
     missing = [file for file in files if not file.path.exists()]
     if not missing:
@@ -125,15 +103,7 @@ def fetch(file: RemoteFile, *, tries: int = 6, pause: float = 1.0, timeout: floa
     Bytes are collected in ``<path>.part``, where a later attempt or process resumes. If several processes ask for the
     same file, one downloads and the others wait.
 
-    Parameters
-    ----------
-    file : RemoteFile
-    tries : int, default=6
-        Attempts in a row that bring no new bytes, or wrong ones, before giving up.
-    pause : float, default=1.0
-        Seconds before the second attempt; doubled after each failure, up to a minute.
-    timeout : float, default=30.0
-        Seconds without an answer after which a connection counts as lost.
+    It gives up after `tries` attempts in a row that bring no new bytes, `pause` seconds apart, twice as long each time.
     """
     part, failures, most = file.path.with_name(file.path.name + ".part"), 0, 0
     with cache_errors(file.path.parent), folder_lock(file.path.parent, f".{file.path.name}.lock", timeout=-1):

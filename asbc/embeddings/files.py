@@ -145,17 +145,7 @@ def read_vectors(
 
 
 def read_labels(path: str | PathLike, n: int, *, label: str | None = None) -> NDArray | None:
-    """Return the labels of a file, for n vectors that come from elsewhere; as `read_vectors` returns them.
-
-    Parameters
-    ----------
-    path : str or path
-        Of any format that `read_vectors` takes.
-    n : int
-        Number of vectors.
-    label : str or None, default=None
-        Name of the array or column, if the file has several.
-    """
+    """Return the labels of a file, for n vectors that come from elsewhere, as `read_vectors` returns them."""
     labels = plain_labels(_read_labels(Path(path).expanduser(), label, n), str(path))
     if labels is not None and labels.shape != (n,):
         raise ValueError(f"{path}: labels must have one entry per row, got {labels.shape} for {n} nodes")
@@ -163,18 +153,7 @@ def read_labels(path: str | PathLike, n: int, *, label: str | None = None) -> ND
 
 
 def plain_labels(labels: Any, origin: str) -> NDArray | None:
-    """Convert labels of any type to integers with -1, or strings with "", for the unlabelled.
-
-    Parameters
-    ----------
-    labels : (n,) array
-    origin : str
-        Where they come from, for errors.
-
-    Returns
-    -------
-    (n,) array, or None if all of them are missing
-    """
+    """Convert labels of any type to integers with -1, or strings with "", for the unlabelled; None if all are."""
     array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
         return array  # check_arrays refuses it

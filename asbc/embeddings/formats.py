@@ -45,33 +45,15 @@ OBJECTS = (  # why pickled arrays are refused, and how to save them instead
 
 @dataclass(frozen=True)
 class Contents:
-    """Named arrays of a file, each read when it is requested.
+    """Named arrays of a file, each read when it is requested."""
 
-    Attributes
-    ----------
-    origin : str
-        The file, for errors.
-    names : dict of str to str
-        Every name, with a description of what it holds.
-    tables : list of str
-        Names that can be vectors by their shape and type.
-    columns : list of str
-        Names that can be labels.
-    get : callable
-        Return the array of a name.
-    numbers : sequence of str, default=()
-        Columns that a pattern for vectors selects from.
-    example : str, default="NAME"
-        A name for the error message if there is no better proposal.
-    """
-
-    origin: str
-    names: dict[str, str]
-    tables: list[str]
-    columns: list[str]
-    get: Callable[[str], NDArray]
-    numbers: Sequence[str] = ()
-    example: str = "NAME"
+    origin: str  # the file, for errors
+    names: dict[str, str]  # every name, with a description of what it holds
+    tables: list[str]  # names that can be vectors by their shape and type
+    columns: list[str]  # names that can be labels
+    get: Callable[[str], NDArray]  # returns the array of a name
+    numbers: Sequence[str] = ()  # columns that a pattern for vectors selects from
+    example: str = "NAME"  # shown in the error if there is no better proposal
 
     def vectors(self, name: str | None) -> tuple[str, NDArray]:
         """Return name and contents of the vectors: those called `name`, or the only candidate."""

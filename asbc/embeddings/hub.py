@@ -45,13 +45,7 @@ def missing_model_files(
 ) -> list[RemoteFile]:
     """Return the files of the hub that a timm model needs and that are not on this machine.
 
-    Parameters
-    ----------
-    model : str, optional
-        ``hf-hub:user/name``, or ``name.tag``, whose weights are in timm's own repository. Others need no file.
-    path : optional
-        A local file of weights, which replaces those of the hub.
-    cache : path, optional
+    That is ``hf-hub:user/name``, or ``name.tag``, whose weights are in timm's own repository, unless `path` is given.
     """
     kind, _, repository = (model or "").partition(":")
     wanted: list[tuple[str, ...]] = [] if path is not None else [WEIGHTS]
@@ -69,17 +63,7 @@ def hub_file(
 ) -> Path:
     """Return the first of several files that a repository has, downloaded if it is not on this machine.
 
-    Parameters
-    ----------
-    repository : str
-        ``user/name``, or ``user/name@revision``.
-    names : tuple of str
-        File names, the preferred one first.
-    model : str
-        What they are for, in errors.
-    cache : path, optional
-    download : bool, default=True
-        Whether the hub may be asked.
+    `repository` is ``user/name`` or ``user/name@revision``; `model` is what the files are for, in errors.
     """
     from huggingface_hub import constants
 
@@ -138,27 +122,20 @@ class HuggingFace(EncoderSource):
     source : {"lightly", "checkpoint", "timm"} or Encoder, default="published"
         Where the encoder for images comes from; "published" has vectors of CIFAR only. Parameters without a description
         are those of `EncoderSource`.
-    path, model, prefix : str, default=None
-    padding : {1, 2}, default=None
     dataset : str, default="cifar100"
         Its name on the hub, such as ``"uoft-cs/cifar100"``; or a folder with data files as on the hub, or written by
         ``save_to_disk``.
     split : str, default="test"
     name : str, default=None
         The data set's name in results; None takes the last part of `dataset`.
-    root : str, default=None
-        Not used.
-    batch_size : int, default=256
-    num_workers : int, default=0
     download : bool, default=True
         Whether the hub may be asked.
+    config, revision : str, default=None
+        Which of its configurations and versions.
+    batch_size, num_workers : int, default=256 and 0
+    path, model, prefix, padding, root, cache : str, default=None
     trust_checkpoint : bool, default=False
-    cache : str, default=None
     trainer : mapping, default={}
-    config : str, default=None
-        Which of its configurations, if it has several.
-    revision : str, default=None
-        Which version on the hub; None takes the newest.
     column : str, default=None
         The images or the vectors; None takes the only column of images, else the only one of vectors.
     label : str, default=None

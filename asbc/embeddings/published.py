@@ -48,19 +48,7 @@ def registry(name: str) -> dict[str, Any]:
 def published_embeddings(
     encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None, download: bool = True
 ) -> Embeddings:
-    """Return published vectors and labels, downloaded on first use.
-
-    Parameters
-    ----------
-    encoder : str
-        Such as ``"simclr"``; the error for an unknown one lists all.
-    dataset : {"cifar10", "cifar100"}
-    split : {"train", "test"}
-    cache : path, optional
-        See `asbc.embeddings.store.cache_folder`.
-    download : bool, default=True
-        Whether files may be downloaded.
-    """
+    """Return published vectors and labels, downloaded on first use; the error for an unknown name lists all."""
     name = f"data/{dataset}/embeddings_{encoder}_{split}.npy"
     known = registry("published")["git_blob_sha1"]
     if name not in known:
@@ -105,15 +93,6 @@ def lightly_encoder(encoder: str, cache: str | os.PathLike | None = None, downlo
     A ResNet-50 returns 2048 features; the ViT-S/16 returns the 384 of its class token after the final norm. DINO's
     weights are the teacher's. Images are resized to 256 pixels, cropped to the central 224, and normalised with
     ImageNet's mean and standard deviation.
-
-    Parameters
-    ----------
-    encoder : str
-        Such as ``"simclr"``.
-    cache : path, optional
-        See `asbc.embeddings.store.cache_folder`.
-    download : bool, default=True
-        Whether the weights may be downloaded.
     """
     from asbc.embeddings.checkpoints import read_checkpoint
 

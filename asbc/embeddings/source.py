@@ -189,15 +189,7 @@ def embed(
 ) -> Path:
     """Return the folder of the stored embeddings of `images`; the encoder runs only for rows that are missing.
 
-    Parameters
-    ----------
-    encoder : Encoder
-    images : EmbeddingDataModule
-    store : Store
-    names : mapping
-        ``encoder``, ``source``, ``dataset`` and ``split``, for the manifest.
-    trainer : mapping, optional
-        Arguments of `lightning.Trainer`: ``accelerator``, ``devices``, ``num_nodes``, ``precision`` ...
+    `names` (``encoder``, ``source``, ``dataset``, ``split``) go into the manifest, `trainer` to `lightning.Trainer`.
     """
     from asbc.embeddings.datamodule import stable_text, without_addresses
 

@@ -163,13 +163,7 @@ def cache_errors(folder: Path) -> Iterator[None]:
 
 
 class Store:
-    """The entries of one cache folder.
-
-    Parameters
-    ----------
-    cache : path, optional
-        See `cache_folder`.
-    """
+    """The entries of one cache folder; see `cache_folder`."""
 
     def __init__(self, cache: str | os.PathLike | None = None) -> None:
         self.folder = cache_folder(cache) / "embeddings"
@@ -196,13 +190,7 @@ class Store:
 
 
 def read_entry_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an entry.
-
-    Raises
-    ------
-    DamagedFileError
-        If the manifest is damaged, incomplete, or of another format.
-    """
+    """Return the manifest of an entry; a DamagedFileError if it is damaged, incomplete, or of another format."""
     path = folder / "manifest.json"
     try:
         manifest = read_json(path)
@@ -240,13 +228,7 @@ def _open_checked(folder: Path, name: str, manifest: Mapping[str, Any], dtype: A
 
 
 class Draft:
-    """An unfinished entry. Several processes may write its rows; one creates and publishes it.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the rows are collected.
-    """
+    """An unfinished entry. Several processes may write its rows; one creates and publishes it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -58,16 +58,8 @@ def timm_model(
         ``"name.tag"`` for weights from timm's hub, ``"name"`` for an architecture with weights in `path`,
         ``"hf-hub:user/name"`` for a timm model on the Hugging Face hub, ``"local-dir:folder"`` for a folder with the
         same files (``config.json`` and ``model.safetensors``).
-    path : path, optional
-        A local file of weights, ``.safetensors`` or written by ``torch.save``.
-    trust_checkpoint : bool, default=False
-        Unpickle everything in a file of weights. That can run any code.
-    prefix : str, optional
-        Prefix of the model's weights in the file, such as ``"backbone."``.
-    cache : path, optional
-        See `asbc.embeddings.store.cache_folder`.
-    download : bool, default=True
-        Whether weights may be downloaded.
+    path, trust_checkpoint, prefix, cache, download
+        As in `asbc.embeddings.EncoderSource`.
     """
     if not model:
         raise ValueError("model: no timm model given; for example vit_small_patch16_224.dino")

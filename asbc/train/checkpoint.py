@@ -23,17 +23,7 @@ HEADER = ["step", "metric", "value"]
 
 
 class Checkpoints(Callback):
-    """Write the state of the run every few steps and after each epoch, then remove the previous file.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the run.
-    name : str
-        Start of the file's name; the number of finished epochs follows.
-    every_n_steps : int, default=200
-        Steps between two checkpoints.
-    """
+    """Write the state of the run every few steps and after each epoch, then remove the previous file."""
 
     def __init__(self, folder: Path, name: str, every_n_steps: int = 200) -> None:
         self.folder, self.name, self.every_n_steps = folder, name, every_n_steps

@@ -86,16 +86,9 @@ def held_out_arrays(path: str | None = None) -> ImageArrays | None:
 
 
 class PlainImages(Dataset):
-    """(image, label) pairs for a probe, without augmentation.
+    """(image, label) pairs for a probe, without augmentation; at most `most` of them, evenly spaced over the data set.
 
-    Parameters
-    ----------
-    images : Dataset
-        Returns (image, label) pairs.
-    view : callable
-        Maps a PIL image, or a batch of uint8 tensors, to float tensors.
-    most : int, optional
-        Maximum number of rows, evenly spaced over the data set.
+    `view` maps a PIL image, or a batch of uint8 tensors, to float tensors.
     """
 
     def __init__(self, images: Any, view: Callable[[Any], Tensor], most: int | None = None) -> None:
@@ -276,10 +269,7 @@ class _AugmentedBatches(Dataset):
 def drop_idle_steps(views: Any) -> Any:
     """Remove the steps of lightly's transforms that have probability 0, which take as much time as the others.
 
-    Parameters
-    ----------
-    views : callable
-        One of lightly's ``MultiViewTransform`` is changed in place; other callables are returned unchanged.
+    A ``MultiViewTransform`` is changed in place; other callables are returned unchanged.
     """
     for view in getattr(views, "transforms", []):
         steps: Any = getattr(view, "transform", None)

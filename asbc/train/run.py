@@ -78,15 +78,8 @@ class TrainingProgress(Callback):
 class NeighborProbe(Callback):
     """Log ``knn20``: accuracy of the vote of the 20 nearest training images on held-out images.
 
-    It is measured before the first step, every `every_n_epochs` epochs, and at the end.
-
-    Parameters
-    ----------
-    bank, held_out : Dataset
-        (image, label) pairs: those that vote, and those that are classified.
-    every_n_epochs : int, default=50
-    k : int, default=20
-        Number of neighbours.
+    It is measured before the first step, every `every_n_epochs` epochs, and at the end. `bank` and `held_out` are data
+    sets of (image, label) pairs.
     """
 
     def __init__(self, bank: Dataset, held_out: Dataset, every_n_epochs: int = 50, k: int = 20) -> None:
@@ -111,16 +104,7 @@ class NeighborProbe(Callback):
 
 
 def knn_accuracy(backbone: nn.Module, bank: Dataset, held_out: Dataset, k: int = 20) -> float:
-    """Return the accuracy of a k-nearest-neighbour vote, by cosine with weights ``exp(cosine / 0.1)``.
-
-    Parameters
-    ----------
-    backbone : Module
-        Images to features.
-    bank, held_out : Dataset
-        (image, label) pairs: those that vote, and those that are classified.
-    k : int, default=20
-    """
+    """Return the accuracy of a k-nearest-neighbour vote, by cosine with weights ``exp(cosine / 0.1)``."""
     features, labels = _unit_features(backbone, bank)
     queries, expected = _unit_features(backbone, held_out)
     classes = int(max(labels.max(), expected.max())) + 1
@@ -144,18 +128,7 @@ def _unit_features(backbone: nn.Module, images: Dataset) -> tuple[Tensor, Tensor
 
 
 def pretrain(config: DictConfig) -> Path:
-    """Train an encoder, or resume a run that was stopped.
-
-    Parameters
-    ----------
-    config : DictConfig
-        Composed from ``asbc/train/conf/config.yaml``.
-
-    Returns
-    -------
-    Path
-        The folder with ``args.json`` and the checkpoint.
-    """
+    """Train an encoder, or resume a run that was stopped; return the folder with ``args.json`` and the checkpoint."""
     start, cpu_start = time.perf_counter(), sum(os.times()[:4])
     for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
         logging.getLogger(library).setLevel(logging.WARNING)
