@@ -19,7 +19,7 @@ CIFAR100_CARD = "cifar100.json"  # written by experiments/make_cifar100_sample.p
 
 @dataclass
 class Clinc100:
-    """3,000 sentences of CLINC150, 100 intents with 30 each, embedded by a MiniLM sentence encoder.
+    """Sentences of CLINC150, 100 intents with 30 each, embedded by a MiniLM sentence encoder.
 
     The vectors have 384 components and are not normalised. CLINC150 has the licence CC BY 3.0; see
     ``asbc/data/clinc100.txt``.

@@ -110,10 +110,10 @@ def read_checkpoint(
         error.
     trust_checkpoint : bool, default=False
         Unpickle everything in the file. That can run any code: only for files from people you trust.
-    prefix : str, optional
+    prefix : str, default=None
         Prefix of the encoder's weights, such as ``"backbone."`` or ``"student_backbone."``. By default ``backbone.``,
         ``encoder.``, or the only ResNet or ViT of the file.
-    padding : {1, 2}, optional
+    padding : {1, 2}, default=None
         Padding of a 3 x 3 first convolution, which weights do not show: 2 in solo-learn, 1 in most other programs. Not
         needed for checkpoints of solo-learn and ``asbc-pretrain``.
     """

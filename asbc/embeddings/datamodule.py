@@ -53,22 +53,22 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         shape (3, h, w) are used as they are.
     split : {"train", "test"}, default="test"
         What `predict_dataloader` returns. For an image folder, the sub-folder of `root` with that name, if it exists.
-    root : path, optional
+    root : path, default=None
         Folder of the images; CIFAR's default is the cache folder.
-    transform : callable, optional
+    transform : callable, default=None
         Maps a PIL image to a tensor.
-    image_size : tuple of int, optional
+    image_size : tuple of int, default=None
         The (h, w) that tensors must have.
     batch_size : int, default=256
     num_workers : int, default=0
         Processes that read images, as in a DataLoader.
     download : bool, default=True
         Whether CIFAR may be downloaded.
-    cache : path, optional
+    cache : path, default=None
         See `asbc.embeddings.store.cache_folder`.
-    train_transform : callable, optional
+    train_transform : callable, default=None
         Replaces `transform` in `train_dataloader`, for augmentation.
-    test_dataset : torch Dataset, optional
+    test_dataset : torch Dataset, default=None
         Test images, if `dataset` is a torch Dataset.
     val_fraction : float, default=0.1
         Share of the training images that `val_dataloader` returns instead of `train_dataloader`.
@@ -258,7 +258,7 @@ class VectorDataModule(lightning.LightningDataModule):
     vectors : Embeddings, path or array of shape (n, d)
         What a source's ``load()`` returns, a file or an entry of the store (see `asbc.embeddings.files.read_vectors`),
         or an array.
-    labels : array-like of shape (n,), optional
+    labels : array-like of shape (n,), default=None
         Replaces the labels that belong to `vectors`. Unlabelled rows are only in `predict_dataloader`.
     batch_size : int, default=256
     val_fraction, test_fraction : float, default=0.1 and 0.2
