@@ -23,11 +23,12 @@ Labels = NDArray[np.int64]
 
 N_PERTURBED = 4  # graphs with random edge weights that stability is measured on
 RESOLUTION_STEP = 2**0.5  # between two resolutions of the scan
-LOWEST_RESOLUTION = 1 / 8
+LOWEST_RESOLUTION = 2.0**-8
 # The recommended level is the finest one whose stability is at least this share of the highest stability.
 STABLE_SHARE = 0.95
-# The scan stops at a level whose stability is below this share of the highest, or whose clusters are too small.
+# The scan stops after three levels whose stability is below this share of the highest, or if clusters become too small.
 UNSTABLE_SHARE = 0.75
+UNSTABLE_LEVELS = 3
 SMALLEST_MEAN_SIZE = 5
 MAX_LEVELS = 4
 LEVEL_RATIO = 1.6  # least ratio of the numbers of clusters of two levels
@@ -106,10 +107,10 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
     --------
     >>> import asbc, numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.normal(center, 0.3, (60, 3)) for center in np.eye(3) * 4])
+    >>> X = np.concatenate([rng.normal(center, 0.5, (200, 8)) for center in 4 * np.eye(5, 8)])
     >>> clusters = asbc.GraphClusters().fit(X)
-    >>> clusters.n_clusters_, len(set(clusters.labels_[:60]))
-    (3, 1)
+    >>> clusters.n_clusters_, len(set(clusters.labels_[:200]))
+    (5, 1)
     """
 
     def __init__(
@@ -307,17 +308,18 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
 
 def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> Iterator[_Partition]:
     """Yield partitions from coarse to fine, until they become unstable or their clusters small."""
-    resolution, highest = LOWEST_RESOLUTION, 0.0
-    while True:
+    resolution, highest, unstable = LOWEST_RESOLUTION, 0.0, 0
+    while unstable < UNSTABLE_LEVELS:
         labels = _leiden(graph, resolution, seed)
         count = int(labels.max()) + 1
-        others = [_leiden(other, resolution, seed) for other in perturbed]
-        stability = float(np.mean([adjusted_rand_score(labels, other) for other in others]))
-        too_fine = count * SMALLEST_MEAN_SIZE > graph.shape[0] or stability < UNSTABLE_SHARE * highest
-        if highest and too_fine:
+        small = count * SMALLEST_MEAN_SIZE > graph.shape[0]
+        if small and highest:
             return
-        if count > 1 or too_fine:
+        if count > 1 or small:
+            others = [_leiden(other, resolution, seed) for other in perturbed]
+            stability = float(np.mean([adjusted_rand_score(labels, other) for other in others]))
             highest = max(highest, stability)
+            unstable = unstable + 1 if stability < UNSTABLE_SHARE * highest else 0
             yield _Partition(resolution, labels, stability)
         resolution *= RESOLUTION_STEP
 
