@@ -66,7 +66,7 @@ def test_a_bandwidth_rule(tmp_path, monkeypatch):
     np.save(tmp_path / "vectors.npy", X)
     printed = follow("a bandwidth rule", tmp_path)
     assert re.findall(r"^(ThirdNeighbor|MedianDistance) \d+ ", printed[0], re.M) == ["ThirdNeighbor", "MedianDistance"]
-    neighbors = asbc.search_neighbors(X, 30)
+    neighbors = asbc.search_neighbors(X, 30, metric="cosine")
     sigma = asbc.load_nodes(tmp_path / "graph")["sigma"]
     np.testing.assert_allclose(sigma, np.median(np.median(neighbors.distances, axis=1)), rtol=1e-2)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -38,7 +38,7 @@ CHOICE = asbc.Fixed(0.9).select(X, NEIGHBORS, DIMENSION)
 WEIGHTS = asbc.gaussian_weights(NEIGHBORS, 0.9)
 GRAPH = asbc.to_graph(NEIGHBORS, WEIGHTS)
 SHOWN = np.arange(60) % 15 < 2
-BUILDER = asbc.GraphBuilder(k_cand=12).fit(X)
+BUILDER = asbc.GraphBuilder(k_cand=12, metric="euclidean").fit(X)
 
 RULES = [
     asbc.SpectralBandwidth,
@@ -73,7 +73,7 @@ def _fit(X, neighbors, **parameters):
 
 def _classify(kind):
     def classify(X, y, queries):
-        return kind(asbc.GraphBuilder(k_cand=12)).fit(X, y).predict(queries)
+        return kind(asbc.GraphBuilder(k_cand=12, metric="euclidean")).fit(X, y).predict(queries)
 
     return classify, {"X": X, "y": Y, "queries": X[:5]}
 
@@ -93,7 +93,7 @@ def _build(source, builder, search, search_options, block, engine, workers):
 
 
 BUILDING = {
-    "weights": "nnk", "bandwidth": None, "sharpen": False, "k_cand": 12, "k_min": 6, "symmetrize": "max",
+    "weights": "nnk", "bandwidth": "spectral", "sharpen": False, "k_cand": 12, "k_min": 6, "symmetrize": "max",
     "metric": "euclidean", "dimension": "mst", "n_rep": 2, "random_state": 0, "search": "exact", "recall": 0.9,
     "search_options": None,
 }  # fmt: skip
@@ -189,8 +189,8 @@ CALLS = {
     "load_graph": (_built, {"folder": "/nowhere"}),
     "build_graph": (
         _build,
-        {"source": X, "builder": asbc.GraphBuilder(k_cand=12), "search": "exact", "search_options": None,
-         "block": 40, "engine": "local", "workers": 1},
+        {"source": X, "builder": asbc.GraphBuilder(k_cand=12), "search": "exact", "search_options": None, "block": 40,
+         "engine": "local", "workers": 1},
     ),
     **{f"{rule.__name__}.select": _selects(rule) for rule in RULES},
 }  # fmt: skip

@@ -66,12 +66,12 @@ def test_neighbours_that_are_none(given, message):
     for call in (
         lambda: asbc.to_graph(given, np.ones(INDICES.shape)),
         lambda: asbc.levina_bickel(given),
-        lambda: asbc.GraphBuilder(k_cand=12).fit(X, neighbors=given),
+        lambda: asbc.GraphBuilder(k_cand=12, metric="euclidean").fit(X, neighbors=given),
     ):
         with pytest.raises((TypeError, ValueError), match=rf"^neighbors must .*{message}"):
             call()
     with pytest.raises((TypeError, ValueError), match=r"^neighbors must "):
-        asbc.GraphBuilder(k_cand=12).fit(X, neighbors=(INDICES.astype(float), DISTANCES))
+        asbc.GraphBuilder(k_cand=12, metric="euclidean").fit(X, neighbors=(INDICES.astype(float), DISTANCES))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def X(clouds):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_before_estimators_with_a_precomputed_metric(X, estimator):
-    ours = make_pipeline(asbc.NeighborsTransformer(k=20), estimator)
+    ours = make_pipeline(asbc.NeighborsTransformer(k=20, metric="euclidean"), estimator)
     theirs = make_pipeline(KNeighborsTransformer(mode="distance", n_neighbors=20), estimator)
     name = "fit_predict" if hasattr(estimator, "fit_predict") else "fit_transform"
     found, wanted = getattr(ours, name)(X), getattr(theirs, name)(X)
@@ -35,7 +35,7 @@ def test_before_estimators_with_a_precomputed_metric(X, estimator):
 
 
 def test_the_same_matrix_as_scikit_learns(X):
-    ours = asbc.NeighborsTransformer(k=10).fit(X)
+    ours = asbc.NeighborsTransformer(k=10, metric="euclidean").fit(X)
     theirs = KNeighborsTransformer(mode="distance", n_neighbors=10).fit(X)
     for found, wanted in (
         (ours.fit_transform(X), theirs.fit_transform(X)),

@@ -119,12 +119,14 @@ BUILDERS = {
     "own_global": {"weights": "gaussian", "bandwidth": LargestScale(factor=0.3), "sharpen": True},
     "uniform": {"weights": "uniform"},
     "sharpened": {"sharpen": True, "weights": "gaussian"},
-    "mean": {"symmetrize": "mean"},
+    "max": {"symmetrize": "max"},
     "directed": {"symmetrize": None},
     "two_nn": {"dimension": "two_nn"},
     "two_nn_surveyed": {"dimension": "two_nn", "bandwidth": asbc.DimensionMatching()},
     "levina_bickel": {"dimension": "levina_bickel", "k_min": 0},
-    "cosine": {"metric": "cosine"},
+    "euclidean": {"metric": "euclidean"},
+    "blend": {"weights": "blend"},
+    "nnk_rule": {"weights": asbc.NNK(k_min=2), "bandwidth": "perplexity"},
     "seed": {"random_state": 7, "n_rep": 2},
 }
 
