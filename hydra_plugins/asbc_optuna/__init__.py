@@ -81,9 +81,7 @@ class OptunaSweeper(Sweeper):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         fixed, searched = self._split(arguments)
         if not searched:
-            raise SystemExit(
-                "asbc: hydra/sweeper=optuna has nothing to vary; give a range: 'bandwidth.gamma=interval(0.5,2)'"
-            )
+            raise SystemExit("asbc: hydra/sweeper=optuna has nothing to vary; give a range: 'gamma=interval(0.5,2)'")
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
@@ -153,13 +151,13 @@ def _distribution(override: Override) -> Any:
 
 
 def _value(result: JobReturn) -> float | None:
-    """Return the finite number that a job returned, and None if it failed."""
+    """Return the number that a job returned, and None if it failed."""
     if result.status != JobStatus.COMPLETED:
         return None
     value = result.return_value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise SystemExit(f"asbc: the run returned {value!r} instead of a number; set optimized_metric=METRIC/METHOD")
-    return float(value)
+    return float(value) if isfinite(value) else None
 
 
 def _settings(params: Mapping[str, Any]) -> str:
