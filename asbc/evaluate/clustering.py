@@ -1,4 +1,4 @@
-"""Spectral clustering: do the graph's own pieces agree with the classes?"""
+"""Spectral clustering of a graph, and the agreement of its clusters with the classes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from asbc.validation import whole_number
 
 @dataclass(frozen=True)
 class ClusterAgreement:
-    """How well clusters agree with classes; :func:`cluster` gives it.
+    """Result of :func:`cluster`: agreement of clusters with classes.
 
     Attributes
     ----------
     nmi : float
-        Normalised mutual information: 0 where clusters tell nothing of the classes, 1 where they are the classes.
+        Normalised mutual information: 0 if clusters and classes are independent, 1 if they are equal.
     ari : float
-        Adjusted Rand index: about 0 for clusters drawn by chance, 1 where they are the classes.
+        Adjusted Rand index: about 0 for random clusters, 1 if they are equal.
     """
 
     nmi: float
@@ -34,7 +34,7 @@ class ClusterAgreement:
 
 
 def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement:
-    """Cut the graph into as many clusters as there are classes, labels unseen, and compare.
+    """Cluster the graph, without labels, into as many clusters as there are classes, and compare.
 
     Parameters
     ----------

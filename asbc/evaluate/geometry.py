@@ -83,8 +83,7 @@ class Alignment(Task):
     :func:`asbc.evaluate.geometry.unpack_density`.
 
     The bandwidth is chosen so that the rank r matches its target, an estimate of the dimension. That r agrees with
-    its target is therefore no evidence by itself. So each estimator takes its turn as the target, and r is compared
-    with all estimators each time.
+    its target is therefore no evidence. So each estimator is the target in turn, and r is compared with all estimators.
 
     Parameters
     ----------
@@ -216,7 +215,7 @@ def _estimator(sample: Sample, name: str) -> Dimension:
 
 @dataclass(frozen=True)
 class GraphShape:
-    """The pieces, edges and degrees of a graph; :func:`graph_health` gives it.
+    """Result of :func:`graph_health`: the pieces, edges and degrees of a graph.
 
     Attributes
     ----------
@@ -318,7 +317,7 @@ def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) ->
 
 @dataclass(frozen=True)
 class RankFit:
-    """How the effective rank r moves with the dimension d over the nodes; :func:`align` gives it.
+    """Result of :func:`align`: the effective rank r against the dimension d over the nodes.
 
     Attributes
     ----------
@@ -327,7 +326,7 @@ class RankFit:
     slope, intercept : float
         Least-squares line `r = slope * d + intercept`; NaN where d is constant.
     n : int
-        Nodes with a finite rank and a finite dimension, which alone are looked at.
+        Nodes with a finite rank and a finite dimension; others are left out.
     """
 
     spearman: float

@@ -1,4 +1,4 @@
-"""Labels that are moved on purpose: how many of them are found, by a graph and by other ways?"""
+"""Label noise: how many labels that were moved on purpose are found, by graphs and by other methods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def move_labels(
     Parameters
     ----------
     X : (n, d) array
-        The vectors; of them, only the centres of the classes are looked at.
+        The vectors; only the class centres are used.
     codes : (n,) int64
         Class numbers from 0, of at least two classes.
     share : float

@@ -1,4 +1,4 @@
-"""One subsample and all that is worked out on it: each step once, however many methods ask for it."""
+"""One sample of a data set, and the cache of everything that is computed on it."""
 
 from __future__ import annotations
 
@@ -24,49 +24,49 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What was worked out, and the seconds that it took, each by its key."""
+class Cache:
+    """Results and the seconds that they took, by key."""
 
     results: dict[Hashable, Any] = field(default_factory=dict)
     seconds: dict[Hashable, float] = field(default_factory=dict)
 
 
 class Sample:
-    """A subsample of a data set, with neighbours, dimension, bandwidths, weights and graphs worked out on demand.
+    """A sample of a data set, with neighbours, dimension, bandwidths, weights and graphs computed on demand.
 
-    Each step is done once and kept, however many methods and tasks ask for it: in `own` what the seed has part in, in
-    `common` what it has not. Trials that draw the same nodes, as those of all nodes do, may share the latter.
+    Each step is computed once, for all methods and tasks. Results that depend on the seed are cached in `own`, the
+    others in `common`, which trials on the same nodes share.
 
     Parameters
     ----------
     X : (n, d) array
-        Vectors of the subsample; for the cosine metric already scaled to unit length.
+        Vectors; for the cosine metric already scaled to unit length.
     labels : (n,) array or None
-        Needed by tasks that score predictions. A node of -1, NaN, None or "" has no label: it is in the graph and is
-        not scored.
+        Needed by tasks that score predictions. -1, NaN, None or "" is no label: the node is in the graph and is not
+        scored.
     search : callable
         `search(X) -> Neighbors`, such as ``functools.partial(asbc.search_neighbors, k=30)``.
     dimension : Dimension, default=None
-        The estimate that bandwidths are matched to; None for ``Dimension()``, which is "mst".
+        The estimate that bandwidths are matched to; None for ``Dimension()``, dimMST.
     nodes : (n,) int array, default=None
-        Rows of the data set that the subsample took; None for all of them in order.
+        Rows of the data set that were sampled; None for all of them in order.
     total : int, default=None
-        Rows of the data set; None for n.
+        Number of rows of the data set; None for n.
     k_min : int, default=6
         NNK rows with fewer neighbours are filled with the nearest ones; see :func:`asbc.nnk_weights`.
     symmetrize : {"mean", "max", None}, default="mean"
-        How the two directions of an edge become one weight.
+        How the two directions of an edge are combined.
     seed : int, default=0
-        Of the dimension, of the labels that are revealed and of clustering.
+        Seed of the dimension, of the revealed labels and of clustering.
     level : int, default=0
-        Samples per class; 0 where all nodes are taken.
+        Samples per class; 0 for all nodes.
     trial : int, default=0
         Number of the trial.
 
     See Also
     --------
-    Method : what `weights` and `graph` are asked for.
-    asbc.GraphBuilder : one graph, without the bookkeeping of an experiment.
+    Method : what `weights` and `graph` take.
+    asbc.GraphBuilder : one graph, without the cache.
 
     Examples
     --------
@@ -104,38 +104,37 @@ class Sample:
         self.seed = seed
         self.level = level
         self.trial = trial
-        self.own, self.common = Kept(), Kept()
+        self.own, self.common = Cache(), Cache()
         self._search = search
-        self._told: set[Hashable] = set()
+        self._asked: set[Hashable] = set()
 
     def first_time(self, key: Hashable) -> bool:
-        """Whether this sample, not counting those that it shares with, is asked this for the first time."""
-        told = key in self._told
-        self._told.add(key)
-        return not told
+        """Whether this is called with `key` for the first time, for rows that one of several methods yields."""
+        asked = key in self._asked
+        self._asked.add(key)
+        return not asked
 
     def once(self, key: Hashable, work: Callable[[], T], *, seeded: bool = True) -> T:
-        """The result of `work`, which is done at the first call only.
+        """Return the result of `work`, which runs at the first call only.
 
-        The seconds it took are kept too, without those of the steps that it asked for in turn.
+        Its seconds are recorded too, without those of nested steps.
 
         Parameters
         ----------
         key : hashable
-            What tells this result from all others.
+            Cache key.
         work : callable
         seeded : bool, default=True
-            Whether the seed or the number of the trial has part in the result. If not, it may come from another trial
-            that drew the same nodes.
+            Whether the result depends on the seed or the trial. If not, trials on the same nodes share it.
         """
-        kept = self.own if seeded else self.common
-        if key not in kept.results:
+        cache = self.own if seeded else self.common
+        if key not in cache.results:
             before = self._spent()
             start = time.perf_counter()
-            kept.results[key] = work()
+            cache.results[key] = work()
             inner = self._spent() - before
-            kept.seconds[key] = time.perf_counter() - start - inner
-        return kept.results[key]
+            cache.seconds[key] = time.perf_counter() - start - inner
+        return cache.results[key]
 
     def _spent(self) -> float:
         return sum(self.own.seconds.values()) + sum(self.common.seconds.values())
@@ -150,7 +149,7 @@ class Sample:
 
     @property
     def neighbors(self) -> Neighbors:
-        """Neighbours of all nodes; with the distances among them, where those fit into memory."""
+        """Neighbours of all nodes, with the distances among them if they fit into memory."""
 
         def find() -> Neighbors:
             found = self.once("search", lambda: self._search(self.X), seeded=False)
@@ -160,19 +159,19 @@ class Sample:
         return self.once("neighbors", find, seeded=False)
 
     def kth_distance(self, k: int) -> NDArray[np.float64]:
-        """(n,) distance to the k-th neighbour, as :func:`asbc.neighbors.types.kth_distance` has it among duplicates.
+        """(n,) distance to the k-th neighbour, see :func:`asbc.neighbors.types.kth_distance`.
 
         A node that coincides with all its neighbours gets the mean of the others.
         """
         if not 1 <= k <= self.neighbors.k:
-            raise ValueError(f"k must lie between 1 and {self.neighbors.k}, the neighbours there are; got {k}")
+            raise ValueError(f"k must lie between 1 and {self.neighbors.k}, the number of neighbours; got {k}")
         distance = kth_distance(self.neighbors, k)
         if not distance.any():
             raise ValueError("all nodes coincide with all their neighbours; there is no scale to tune")
         return np.where(distance > 0, distance, distance[distance > 0].mean())
 
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:
-        """(n,) intrinsic dimension, by the sample's own estimator if none is given."""
+        """(n,) intrinsic dimension, by the sample's estimator if none is given."""
         by = self.target if estimator is None else estimator
 
         def estimate() -> NDArray[np.float64]:
@@ -183,7 +182,7 @@ class Sample:
         return self.once(("dimension", by), estimate, seeded=_drawn(by))
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
-        """Bandwidths that a rule chooses, matched to the sample's own estimate of dimension, or to `target`."""
+        """Bandwidths that a rule chooses, matched to the sample's dimension or to `target`."""
 
         def choose() -> BandwidthChoice:
             rows = solve_rows(self.X, self.neighbors, dimension=self.dimension(target), bandwidth=bandwidth)
@@ -196,7 +195,7 @@ class Sample:
         )
 
     def seeded(self, method: Method) -> bool:
-        """Whether the seed has part in the rows of a method: by its dimension, or because only its author can tell."""
+        """Whether the rows of a method depend on the seed: through the dimension, or, for a function, possibly."""
         rule, bandwidth = method.weight_rule(), method.bandwidth
         by_dimension = rule.uses_dimension or (bandwidth is not None and bandwidth.uses_dimension)
         return isinstance(rule, FunctionWeights) or (by_dimension and _drawn(self.target))
@@ -237,7 +236,7 @@ class Sample:
         )
 
     def seconds(self, method: Method, *, graph: bool = False) -> float:
-        """Seconds that the method alone would have taken: steps that it shares with others count in full."""
+        """Seconds that the method alone would take: shared steps count in full."""
         base = ("weights", method.key)
         keys: list[Hashable] = ["search", "neighbors", base]
         if method.bandwidth is not None:
@@ -250,10 +249,10 @@ class Sample:
 
     @property
     def search_seconds(self) -> float:
-        """Seconds that the search for neighbours took; 0 before it was done."""
+        """Seconds of the neighbour search; 0 before it has run."""
         return self._seconds_of("search")
 
 
 def _drawn(estimator: Dimension) -> bool:
-    """Whether an estimate of dimension draws at random, and so depends on the seed."""
+    """Whether an estimate of dimension depends on the seed."""
     return estimator.estimator == "mst"

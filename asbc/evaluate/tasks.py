@@ -1,6 +1,6 @@
-"""What is measured of a method on a subsample: each task is one leaf of `conf/evaluate` and gives scores.
+"""Tasks measure a method on a sample; each is an option of `conf/evaluate`.
 
-Here is what all tasks share, and those that need labels; the others are in :mod:`asbc.evaluate.geometry`.
+This module has the base class and the tasks that need labels; :mod:`asbc.evaluate.geometry` has the others.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Score:
     value : float
         The number.
     level : int
-        Samples per class, labels per class in propagation, or per cent of the labels that were moved.
+        Samples per class, labels per class in propagation, or percentage of moved labels.
     seconds : float
-        What the method alone would have taken on this subsample, the measuring included.
+        Time of the method alone on this sample, the measurement included.
     nodes : (m,) int array, default=None
         Rows of the data set that were scored.
     right : (m,) bool array, default=None
         Which of them were right.
     method : str, default=None
-        Name of the method, where it is not the one that was asked about.
+        Name of the method, if it is not the one that the task was called with.
     more : dict, default=an empty one
         Further columns of the row.
 
     See Also
     --------
-    Task : what gives scores.
+    Task : yields scores.
 
     Examples
     --------
@@ -76,22 +76,22 @@ class Score:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What all tasks share: a task is called with a sample and a method, and gives scores.
+    """Base class of tasks: a task is called with a sample and a method, and yields scores.
 
     Attributes
     ----------
     needs_labels : bool, default=True
-        Whether the task can only be done where the data have labels.
+        Whether the task needs labelled data.
     metrics : tuple of Metric, default=()
         Descriptions of its metrics, for those that :mod:`asbc.evaluate.metrics` does not describe.
 
     See Also
     --------
-    LeaveOneOut, LabelPropagation, Clustering, LabelNoise, Health, Alignment, Regimes, Regret : the tasks there are.
+    LeaveOneOut, LabelPropagation, Clustering, LabelNoise, Health, Alignment, Regimes, Regret : asbc's tasks.
 
     Examples
     --------
-    A task of one's own, which `_target_` of a YAML file in a folder `evaluate` can then name:
+    A custom task, for `_target_` in a YAML file of a folder `evaluate`:
 
     >>> from dataclasses import dataclass
     >>> from asbc.evaluate import Score, Task
@@ -105,18 +105,18 @@ class Task(ABC):
     needs_labels: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = ()
 
-    def check(self, sizes: NDArray[np.int64]) -> None:  # noqa: B027  (most tasks can use any number)
-        """Refuse, before any work, a subsample that the task cannot use.
+    def check(self, sizes: NDArray[np.int64]) -> None:  # noqa: B027  (most tasks accept any sample)
+        """Raise a ValueError for a sample that the task cannot use.
 
         Parameters
         ----------
         sizes : (c,) int64
-            Labelled nodes of each class in the subsample.
+            Labelled nodes of each class in the sample.
         """
 
     @abstractmethod
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        """The scores of one method on one subsample.
+        """Yield the scores of one method on one sample.
 
         Parameters
         ----------
@@ -131,15 +131,15 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Task):
-    """Share of nodes whose label is what the weighted vote of their neighbours says: metric `loo`.
+    """Leave-one-out accuracy: a node is predicted by the weighted vote of its neighbours. Metric `loo`.
 
-    A node votes with its own row, before the graph is made symmetric, and does not see its own label. Nodes without a
-    label neither vote nor are scored. The only node of its class counts as wrong: nobody can vote for it. The metric
-    `loo_balanced` beside it is the mean over classes of each class's own share: every class counts alike.
+    The vote uses the node's own row, before the graph is symmetrised. Nodes without a label neither vote nor are
+    scored. The only node of a class counts as wrong. The metric `loo_balanced` is the mean over classes of each class's
+    accuracy.
 
     See Also
     --------
-    LabelPropagation : labels that travel further than one edge.
+    LabelPropagation : labels propagate over many edges.
 
     Examples
     --------
@@ -167,27 +167,26 @@ class LeaveOneOut(Task):
 
 @dataclass(frozen=True)
 class LabelPropagation(Task):
-    """Share of unlabelled nodes that get the right label from a few labels per class: metric `lp`.
+    """Accuracy on unlabelled nodes of labels that propagate from a few labelled nodes per class: metric `lp`.
 
-    Beside it, `lp_balanced` is the mean over classes of each class's own share, and `lp_unreached` the share of nodes
-    that no label reached; they count as wrong. A class with no more samples than labels are asked for shows all its
-    labels and has none left to score: the column `short_classes` counts such classes. A number of labels that leaves no
-    node of any class to score is left out.
+    `lp_balanced` is the mean over classes of each class's accuracy. `lp_unreached` is the share of nodes that no label
+    reaches; they count as wrong. A class with at most as many samples as labels reveals all of them and is not scored;
+    the column `short_classes` counts such classes. A level at which no class can be scored is skipped.
 
     Parameters
     ----------
     labels : sequence of int, default=(1, 2, 5, 10, 15, 20)
         Labels per class that are revealed; each is a level.
     alpha : float, default=0.85
-        Share of a node's new value that comes from its neighbours, see :func:`asbc.learn.propagation.propagate`.
+        Weight of the neighbours in a node's new value, see :func:`asbc.learn.propagation.propagate`.
     max_rounds : int, default=200
-        Rounds after which propagation stops at the latest.
+        Maximum number of rounds.
     tol : float, default=1e-6
-        It stops earlier when no value changes by more than this.
+        Propagation stops when no value changes by more than this.
 
     See Also
     --------
-    LeaveOneOut : the vote of the nearest neighbours alone.
+    LeaveOneOut : the vote of the neighbours.
 
     Examples
     --------
@@ -214,7 +213,7 @@ class LabelPropagation(Task):
             )
         gone = [level for level in self.labels if level >= most]
         if gone:
-            log.warning("lp: %s labels per class left out: no class has more than %d samples", gone, most)
+            log.warning("lp: %s labels per class skipped: no class has more than %d samples", gone, most)
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph = sample.graph(method)
@@ -236,7 +235,7 @@ class LabelPropagation(Task):
     def _propagate(
         self, graph: Any, codes: NDArray[np.int64], shown: NDArray[np.bool_], classes: int
     ) -> tuple[NDArray[np.int64], float]:
-        """The classes (n,) that nodes get, and the seconds that it took."""
+        """Return the predicted classes (n,) and the seconds."""
         start = time.perf_counter()
         options: dict[str, Any] = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
         found = propagate(graph, codes, shown, n_classes=classes, accelerate=True, **options).predicted
@@ -249,7 +248,7 @@ class Clustering(Task):
 
     See Also
     --------
-    asbc.evaluate.clustering.cluster : how the clusters are found.
+    asbc.evaluate.clustering.cluster : the algorithm.
 
     Examples
     --------
@@ -273,12 +272,11 @@ class Clustering(Task):
 
 @dataclass(frozen=True)
 class Regret(Task):
-    """How far a method is from the best bandwidth that labels could have tuned: metric `regret`.
+    """Difference from the best bandwidth that tuning with labels finds: metric `regret`.
 
-    The candidates are `sigma_i = scale x d_{i,k}` (each node its own) and `sigma = scale x mean d_{i,k}` (one for
-    all), with the method's own kind of weights. The best of them is picked by the score itself: it is a bound that
-    no method without labels can promise to reach. The candidates' scores are rows of the results too, under methods
-    named `tuned_local_...` and `tuned_global_...`.
+    The candidates are `sigma_i = scale x d_{i,k}` (per node) and `sigma = scale x mean d_{i,k}` (one for all), with the
+    method's kind of weights. The best one is picked by the score itself, which no rule without labels can do. Scores of
+    the candidates are rows of the results too, of methods named `tuned_local_...` and `tuned_global_...`.
 
     Parameters
     ----------
@@ -345,7 +343,7 @@ class Regret(Task):
 
 
 def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:
-    """Mean over classes of the share that is right in each: every class counts alike, however small.
+    """Return the mean over classes of the share of right nodes in each class.
 
     Parameters
     ----------
@@ -370,7 +368,7 @@ def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:
 
 
 def _vote(sample: Sample, weights: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_], float]:
-    """Labelled nodes of the data set, which of them their neighbours' vote gets right, and the balanced share."""
+    """Return the labelled nodes, which of them the vote of their neighbours predicts, and the balanced accuracy."""
     codes = sample.codes
     labeled = codes >= 0
     right = (loo_predict(sample.neighbors.indices, weights, codes) == codes)[labeled]

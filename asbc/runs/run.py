@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import multiprocessing
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -143,9 +145,13 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
                 progress.step(str(cfg.name), len(units) * scores, len(done) * scores, unit="scores")
             )
             sample: Sample | None = None
+            parent = os.getppid() if multiprocessing.parent_process() else None
             for unit in units:
                 if unit.name in done:
                     continue
+                if parent not in (None, os.getppid()):  # a worker of a sweep that was killed
+                    folder.note("interrupted")
+                    os._exit(1)
                 sample = draw(cfg, embeddings, unit, sample)
                 rows = [
                     {"run_id": id, **row} for row in measure(cfg, embeddings, sample, methods, tasks, progress=advance)

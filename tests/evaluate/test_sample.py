@@ -121,5 +121,5 @@ def test_scale_of_nodes_among_duplicates():
     assert scale[6:] == pytest.approx(np.mean([1, 1, 1, 1, 1, 3]))
     with pytest.raises(ValueError, match="all nodes coincide with all their neighbours"):
         sample_of(np.zeros((8, 1))).kth_distance(3)
-    with pytest.raises(ValueError, match="between 1 and 4, the neighbours there are; got 5"):
+    with pytest.raises(ValueError, match="between 1 and 4, the number of neighbours; got 5"):
         sample_of(X).kth_distance(5)

@@ -70,7 +70,7 @@ def test_checks_before_any_work(caplog):
     lp.check(np.array([2, 6]))
     assert not caplog.text
     lp.check(np.array([2, 5]))
-    assert "lp: [5] labels per class left out: no class has more than 5 samples" in caplog.text
+    assert "lp: [5] labels per class skipped: no class has more than 5 samples" in caplog.text
     with pytest.raises(
         ValueError, match="1 labels per class needs a class with more than 1 samples; the largest has 1"
     ):

@@ -160,7 +160,7 @@ def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path
 
 def test_workers_of_a_killed_sweep_end(words, tmp_path, campaign):
     if not campaign:
-        pytest.skip("a sweep on several cores takes long to start; tests/runs/test_workers.py has the same in short")
+        pytest.skip("a sweep on several cores takes long to start")
     many = [word.replace("trials=2", "trials=100000") for word in words]
     command = [sys.executable, "-m", "asbc.runs.command", *many, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     parent = subprocess.Popen([*command, f"out={tmp_path}"], env={**os.environ, "PYTHONPATH": str(ROOT)})
