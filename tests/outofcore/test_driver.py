@@ -28,7 +28,7 @@ def test_approximate_search_gives_what_the_function_gives(X, path, tmp_path, sea
     needs_library(search)
     monkeypatch.setattr(search_module, "MAX_SCANNED_SHARE", 1.0)  # otherwise few rows are searched exactly
     manifest = build(path, tmp_path / "g", search=search)
-    wanted = asbc.search_neighbors(X, 12, search=search)
+    wanted = asbc.search_neighbors(X, 12, search=search, metric="cosine")
     found, _ = asbc.load_rows(tmp_path / "g")
     assert (found.indices == wanted.indices).all()
     assert found.recall == manifest["recall"]["value"] == wanted.recall > 0.9
@@ -181,7 +181,19 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         rng = np.random.default_rng(0)
         np.save(tmp_path / f"{n}.npy", rng.normal(size=(n, 4)).astype(np.float32))
         out = tmp_path / f"g{n}"
-        settings = ["--k", "8", "--block", "2000", "--weights", "gaussian", "--bandwidth", "0.5", "--quiet"]
+        settings = [
+            "--k",
+            "8",
+            "--block",
+            "2000",
+            "--weights",
+            "gaussian",
+            "--bandwidth",
+            "0.5",
+            "--quiet",
+            "--metric",
+            "euclidean",
+        ]
         done = run("asbc.outofcore.command", [str(tmp_path / f"{n}.npy"), str(out), *settings])
         assert done.returncode == 0, done.stderr
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]
@@ -208,5 +220,5 @@ def test_the_vectors_are_mapped_once(X, tmp_path, dtype):
     np.save(path, X.astype(dtype))
     CountsMaps.name = str(path)
     CountsMaps.counted.clear()
-    build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=12, bandwidth=CountsMaps()))
+    build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=12, bandwidth=CountsMaps(), metric="euclidean"))
     assert CountsMaps.counted == ({0, 1} if dtype == np.float32 else {0})  # 0 in the trial before a build
