@@ -33,7 +33,8 @@ def test_killed_at_every_file_operation(entry, memory, some, counted):
         killed_at(number, run, [cache], cache)
         folder = run(cache)
         assert contents(folder) == contents(entry), f"killed at {done[number]}"
-        assert {path.name for path in folder.parent.iterdir()} <= {folder.name, f".{folder.name}.lock"}
+        lock = f".{folder.name}.lock"
+        assert {path.name for path in folder.parent.iterdir()} <= {folder.name, lock, f"{lock}.owner"}
         shutil.rmtree(cache)
     counted("kill -9 at a file operation", "an embedding", {"went on to the same bytes": len(numbers)})
 

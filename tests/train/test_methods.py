@@ -137,7 +137,7 @@ def test_lars_adapts_the_rate_of_weights_only_and_never_above_it():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"optimizer": "adam"}, "optimizer='adam': wanted is one of lars, sgd, adamw"), ({"lr": 0.0}, "lr=0.0")],
+    [({"optimizer": "adam"}, "optimizer='adam': expected one of lars, sgd, adamw"), ({"lr": 0.0}, "lr=0.0")],
 )
 def test_a_wrong_recipe(wrong, said):
     with pytest.raises(ValueError, match=said):
