@@ -59,8 +59,9 @@ def faults(value):
             wrong.append(f"{parameter.name} is not described")
             continue
         written = re.search(r"default=(.+)$", line[1])
-        if (parameter.default is parameter.empty) != (written is None):
-            wrong.append(f"{parameter.name}: default= is missing, or there is no default")
+        has_default = parameter.default is not parameter.empty
+        if has_default != (written is not None or line[1].endswith("optional")):
+            wrong.append(f"{parameter.name}: default= or optional is missing, or there is no default")
         elif written is not None and isinstance(parameter.default, (bool, int, float, str, type(None))):
             try:
                 same = ast.literal_eval(written[1]) == parameter.default
@@ -97,7 +98,7 @@ def test_faults_are_found():
         """
 
     assert faults(careless) == [
-        "x: default= is missing, or there is no default",
+        "x: default= or optional is missing, or there is no default",
         "y has the default 1, not 3",
         "z is not described",
     ]

@@ -135,8 +135,10 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) array-like; ignored if `graph` is given
-        y : ignored
+        X : (n, d) array-like, default=None
+            Ignored if `graph` is given.
+        y : default=None
+            Ignored.
 
         Returns
         -------
