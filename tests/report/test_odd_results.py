@@ -65,8 +65,9 @@ def test_without_labels_the_page_shows_what_there_is_and_offers_what_can_work(tm
     words = words_of(tmp_path / "out")
     assert "have no labels" in words and "Figure 1" in words and "not run" in words
     for name, record in EXPERIMENTS.items():
-        offered = record.suggested and not record.needs_labels and name != "regimes"
-        assert (f"experiment={name} " in words + " ") == offered, name
+        if name != "regimes":
+            offered = record.suggested and not record.needs_labels
+            assert (f"experiment={name} " in words + " ") == offered, name
     assert "Needs labels, and there are none." in words
 
 

@@ -128,7 +128,7 @@ def test_bad_results_leave_an_earlier_report_as_it_was(tmp_path, capsys):
     (run / "results.parquet").write_bytes(b"torn")
     with pytest.raises(SystemExit) as stop:
         main([str(tmp_path)])
-    assert stop.value.code == 1 and "not a readable Parquet file" in capsys.readouterr().err
+    assert stop.value.code == 1 and "damaged" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()} == before
 
 
