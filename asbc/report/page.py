@@ -192,7 +192,7 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     if not parts:
         first = f"The runs on {names} do not compare graphs on any task with at least {FEWEST_TRIALS} trials yet."
     elif len(reports) == 1:
-        first = f"On {names} the graph to build is {listed(parts)}."
+        first = f"On {names} the recommended graphs are {listed(parts)}."
     else:
         counts = listed([f"{full_label(method)} ({times})" for method, times in wins.most_common()])
         first = f"On {names}, {len(parts)} comparisons of graphs on a task recommend: {counts}."

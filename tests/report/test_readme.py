@@ -82,5 +82,5 @@ def test_scripts_run_an_experiment_once(tmp_path):
 
     first, again, bad = call(), call(), call("trials=0")
     assert first.returncode == again.returncode == 0, first.stderr
-    assert first.stdout.strip().endswith("digits-pixels 1") and "finished before" in again.stdout
+    assert first.stdout.strip().endswith("digits-pixels 1") and "it again: outputs" in again.stdout
     assert bad.returncode == 1 and "trials must be a whole number of at least 1" in bad.stdout + bad.stderr
