@@ -4,6 +4,7 @@ A new Python takes 2 seconds to import what `asbc-build` and `asbc` need, and 6 
 kills the command, sends it signals, or needs a fresh interpreter.
 """
 
+import atexit
 import contextlib
 import importlib
 import io
@@ -51,6 +52,7 @@ class Process(subprocess.Popen):
         self._output = [tempfile.TemporaryFile("ab+") for _ in range(2)]  # noqa: SIM115
         out, err = self._output
         super().__init__([sys.executable, *command], cwd=cwd, env=env, stdout=out, stderr=err, start_new_session=True)
+        atexit.register(self.kill)  # if the test fails before it waits
 
     def read(self):
         """Everything printed so far: (output, errors)."""

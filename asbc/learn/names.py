@@ -71,7 +71,7 @@ def name_clusters(
 
 def _from_words(clusters: NDArray, texts: Sequence[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
     count = int(clusters.max()) + 1
-    documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c)) for c in range(count)]
+    documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c).tolist()) for c in range(count)]
     common = COMMON_SHARE if count >= FEW_CLUSTERS else 1.0
     for words_to_ignore, most in ((stop_words, common), (None, 1.0)):  # short texts may consist of stop words
         try:

@@ -332,11 +332,12 @@ def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment)
     chosen = [min(same, key=lambda key: (key.count("."), len(key))) for same in together.values()]
     short = Counter(key.rpartition(".")[2] for key in chosen)
     axes = {key: name if short[name := key.rpartition(".")[2]] == 1 else key for key in chosen}
-    measured = [metric for metric in record.headline if any((run.rows["metric"] == metric).any() for run in group)]
-    metric = record.metric(measured[0] if measured else str(group[-1].rows["metric"].iloc[0]))
+    tables: dict[str, Any] = {run.id: run.rows for run in group}
+    measured = [name for name in record.headline if any((rows["metric"] == name).any() for rows in tables.values())]
+    metric = record.metric(measured[0] if measured else str(tables[group[-1].id]["metric"].iloc[0]))
     frames = []
     for run in sorted(group, key=lambda run: run.finished):
-        rows = default_target(run.rows[run.rows["metric"] == metric.name])
+        rows = default_target(tables[run.id][tables[run.id]["metric"] == metric.name])
         rows = rows[~rows["method"].str.startswith("tuned_")]
         if len(rows):
             rows = rows[rows["samples"] == max(rows["samples"].unique().tolist(), key=level_order)]
