@@ -203,7 +203,7 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
         (("trials=1.5",), r"trials must be a whole number of at least 1; got 1\.5"),
         (("seed=1.5",), r"seed must be a whole number from 0 .* got 1\.5"),
         (("threads=1.5",), r"threads must be a whole number of at least 1; got 1\.5"),
-        (("embedding.path=null",), "path: the file with your embeddings is wanted"),
+        (("embedding.path=null",), "path: no file of vectors given"),
         (("embedding.path=nowhere.npy", "k_cand=2"), "k_cand must be at least 8 for .* got 2. dimension=levina_bickel"),
         (("embedding.path=nowhere.npy", "k_cand=9"), "k_cand must be at least 10, the k_mle of knn_sigma; got 9"),
         *((("embedding.path=nowhere.npy", setting), message) for setting, message in REFUSED.items()),
