@@ -185,7 +185,7 @@ REFUSED = {  # settings of a group, and what is said of them before vectors are 
     "graph.symmetrize=min": "graph.symmetrize must be 'mean', 'max' or None; got 'min'",
     "dimension.n_rep=x": "dimension: n_rep must be a whole number from 1 to .* got 'x'",
     "dimension.estimator=pca": "dimension: estimator must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'",
-    "neighbors.metric=manhattan": "neighbors.metric must be 'euclidean' or 'cosine'; got 'manhattan'",
+    "neighbors.metric=manhattan": "neighbors.metric must be 'cosine' or 'euclidean'; got 'manhattan'",
     "methods.nnk_sigma.weights=knn": "methods.nnk_sigma: weights must be .* got 'knn'",
 }
 
