@@ -1,4 +1,4 @@
-"""What the repository promises about itself."""
+"""Packaging, the wheel, and the one direction of imports."""
 
 import ast
 import os
@@ -27,8 +27,6 @@ ORDER = [
     "system",
     "validation",
     "storage",
-    "files",
-    "checksums",
     "progress",
     "configs",
     "kernels",
@@ -49,10 +47,10 @@ ORDER = [
     "train",
     "explore",
 ]
-# Public names of what lies elsewhere: they may import from anywhere, and nobody from them.
+# Entry points: they may import from everywhere, and nobody from them.
 ALIASES = ("__init__", "commands")
 MODULES = sorted((ROOT / "asbc").rglob("*.py"))
-# What is imported by another name than it is installed by.
+# Packages whose import name is not the name of the distribution.
 DISTRIBUTIONS = {
     "PIL": "pillow",
     "faiss": "faiss-cpu",
