@@ -95,7 +95,7 @@ def test_a_url_without_fsspec(tmp_path):
         (EMBED, "from asbc.export import to_pyg; to_pyg(None)", 'to_pyg needs torch: pip install "asbc[embed,peers]"'),
         (
             ["wandb_workspaces"],
-            "from asbc.runs.wandb import workspace; workspace('x', 'y', 'z')",
+            "from asbc.runs.workspace import dashboards; dashboards('x')",
             'the dashboard needs wandb_workspaces: pip install "asbc[wandb]"',
         ),
     ],

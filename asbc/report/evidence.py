@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -18,7 +18,15 @@ from asbc.report.study import StoredRun, Study, Sweep, default_target, is_number
 from asbc.report.style import level_order
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record
-from asbc.runs.results import ResultsError, collect, read_settings, read_status, settings_text
+from asbc.runs.results import (
+    ResultsError,
+    collect,
+    flat_settings,
+    read_settings,
+    read_status,
+    settings_text,
+    varying_settings,
+)
 
 log = logging.getLogger("asbc")
 
@@ -321,17 +329,8 @@ def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment)
     """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
     import pandas as pd
 
-    flat = {run.id: flat_settings(run) for run in group}
-    keys = dict.fromkeys(key for own in flat.values() for key in own)
-    values = {key: tuple(json.dumps(own.get(key), default=str) for own in flat.values()) for key in keys}
-    # Settings that change together are one axis, named by the shortest of them: methods hold copies of the bandwidth.
-    together: dict[tuple[str, ...], list[str]] = {}
-    for key, found in values.items():
-        if len(set(found)) > 1:
-            together.setdefault(found, []).append(key)
-    chosen = [min(same, key=lambda key: (key.count("."), len(key))) for same in together.values()]
-    short = Counter(key.rpartition(".")[2] for key in chosen)
-    axes = {key: name if short[name := key.rpartition(".")[2]] == 1 else key for key in chosen}
+    flat = {run.id: _settings(run) for run in group}
+    axes = varying_settings(list(flat.values()))
     tables: dict[str, Any] = {run.id: run.rows for run in group}
     measured = [name for name in record.headline if any((rows["metric"] == name).any() for rows in tables.values())]
     metric = record.metric(measured[0] if measured else str(tables[group[-1].id]["metric"].iloc[0]))
@@ -355,24 +354,14 @@ def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment)
     return Sweep(metric, usual, frame)
 
 
-def flat_settings(run: StoredRun) -> dict[str, Any]:
+def _settings(run: StoredRun) -> dict[str, Any]:
     """Return the settings of a run by dotted path."""
-
-    def flatten(tree: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for key, value in tree.items():
-            if isinstance(value, Mapping):
-                flat |= flatten(value, f"{prefix}{key}.")
-            else:
-                flat[f"{prefix}{key}"] = value
-        return flat
-
-    return flatten({key: value for key, value in run.settings.items() if key != "data"}, "")
+    return flat_settings({key: value for key, value in run.settings.items() if key != "data"})
 
 
 def _other_settings(run: StoredRun, axis: str | None) -> str:
     """Return a key that is equal for runs that differ only in the swept setting."""
-    flat = flat_settings(run)
+    flat = _settings(run)
     if axis:
         # Methods hold copies of the bandwidth's settings, and the search holds one of k_cand.
         last = axis.rpartition(".")[2]

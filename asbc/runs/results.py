@@ -23,6 +23,7 @@ import platform
 import shutil
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -423,6 +424,42 @@ def _check_yaml(text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_YAML_DEPTH:
             raise ValueError(f"nested deeper than {MAX_YAML_DEPTH} levels")
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return settings by dotted path.
+
+    Examples
+    --------
+    >>> from asbc.runs.results import flat_settings
+    >>> flat_settings({"k_cand": 30, "bandwidth": {"gamma": 1.0}})
+    {'k_cand': 30, 'bandwidth.gamma': 1.0}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= flat_settings(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def varying_settings(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the dotted paths in which runs differ, with a short name for each.
+
+    Settings that change together are one, named by the shortest path: methods hold copies of the bandwidth.
+
+    Examples
+    --------
+    >>> from asbc.runs.results import varying_settings
+    >>> varying_settings([{"bandwidth.gamma": 1, "seed": 0}, {"bandwidth.gamma": 2, "seed": 0}])
+    {'bandwidth.gamma': 'gamma'}
+    """
+    together: dict[tuple[str, ...], list[str]] = {}
+    for key in dict.fromkeys(key for run in runs for key in run):
+        values = tuple(json.dumps(run.get(key), default=str) for run in runs)
+        if len(set(values)) > 1:
+            together.setdefault(values, []).append(key)
+    chosen = [min(same, key=lambda key: (key.count("."), len(key))) for same in together.values()]
+    short = Counter(key.rpartition(".")[2] for key in chosen)
+    return {key: name if short[name := key.rpartition(".")[2]] == 1 else key for key in chosen}
 
 
 def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:

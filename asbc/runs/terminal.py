@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from asbc.evaluate.metrics import METRICS, PER_SAMPLE, Metric
@@ -285,12 +286,21 @@ class SweepSummary(Callback):
     def on_job_end(self, config: DictConfig, job_return: Any, **kwargs: Any) -> None:
         if "num" not in config.hydra.job:  # a single run; the jobs of a sweep may be other processes
             self._count([job_note(Path(config.hydra.runtime.output_dir))])
+            self._save_dashboard(config)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
         notes = job_notes(folder)
         self._count(notes)
         show_sweep(notes, folder)
+        self._save_dashboard(config)
+
+    @staticmethod
+    def _save_dashboard(config: DictConfig) -> None:
+        if (config.get("logger") or {}).get("wandb", {}).get("dashboard"):
+            from asbc.runs.workspace import save_if_online
+
+            save_if_online(Path(config.out), instantiate(config.logger.wandb))
 
     @staticmethod
     def _count(notes: list[dict[str, Any]]) -> None:

@@ -1,14 +1,15 @@
-"""Weights & Biases: the logger, the workspace, and `asbc-upload`, which sends finished runs later, each once."""
+"""Weights & Biases: the logger, and `asbc-upload`, which sends finished runs later, each once."""
 
 from __future__ import annotations
 
 import argparse
-import io
+import functools
 import logging
 import os
+import re
 import shlex
 import ssl
-from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from netrc import NetrcParseError, netrc
 from pathlib import Path
@@ -17,11 +18,22 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from asbc.configs import conf_dir
+from asbc.evaluate.metrics import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.loggers import RunFacts, Session
 from asbc.runs.record import Experiment, read_record
-from asbc.runs.results import PER_NODE, RESULTS, collect, list_runs, read_rows, read_settings
-from asbc.runs.terminal import summary
+from asbc.runs.results import (
+    ALL,
+    PER_NODE,
+    RESULTS,
+    canonical,
+    flat_settings,
+    list_runs,
+    read_rows,
+    read_settings,
+)
+from asbc.runs.terminal import CANDIDATES, last_level, summary
 from asbc.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -29,11 +41,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("asbc")
 TIMEOUT = 10.0  # seconds until W&B counts as unreachable; its own library would try for minutes
+MAX_TAG, MAX_NAME = 64, 128  # characters; W&B refuses longer ones
 
 
 @dataclass(frozen=True)
 class WandbLogger:
-    """Copy the rows to Weights & Biases: one W&B run per job, one group per sweep. `logger=wandb`.
+    """Copy the results to Weights & Biases: one W&B run per job, one group per sweep. `logger=wandb`.
+
+    The history has one row per level, written when the run is finished: the mean over trials by ``metric/method``, and
+    the ends of its 95% bootstrap interval by ``metric/method/low`` and ``/high``. The summary has the printed numbers.
 
     Parameters
     ----------
@@ -45,6 +61,8 @@ class WandbLogger:
         In addition to experiment, data set, encoder and the `tags` of the run.
     mode : {"online", "offline"}, default=None
         None for the value of WANDB_MODE; without it, online if there is a key and offline otherwise.
+    dashboard : bool, default=False
+        Save a workspace for each experiment at the end of the run or sweep, as `asbc-upload --dashboard` does.
 
     See Also
     --------
@@ -61,6 +79,7 @@ class WandbLogger:
     entity: str | None = None
     tags: tuple[str, ...] = ()
     mode: str | None = None
+    dashboard: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "online", "offline"):
@@ -69,6 +88,10 @@ class WandbLogger:
     def __call__(self, facts: RunFacts) -> Session:
         return WandbSession(facts, self)
 
+    def resolved_mode(self) -> str:
+        """Return `mode`, or what applies on this machine if it is None."""
+        return self.mode or os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+
 
 class WandbSession(Session):
     """See :class:`WandbLogger`."""
@@ -76,7 +99,7 @@ class WandbSession(Session):
     def __init__(self, facts: RunFacts, options: WandbLogger) -> None:
         self.facts = facts
         self.options = options
-        self.mode: Any = options.mode or os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
+        self.mode: Any = options.resolved_mode()
         self.run: Any = None
 
     @property
@@ -91,15 +114,15 @@ class WandbSession(Session):
         if self.mode == "online":
             check_connection()
         facts = self.facts.facts
-        tags = {str(facts[key]) for key in ("experiment", "dataset", "encoder")}
+        tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.options.tags]
         self.run = wandb.init(
             id=self.id,  # one per attempt: a second one must not write into the W&B run of a killed one
-            name=f"{facts['experiment']} {facts['encoder']} {self.facts.run_id[:6]}",
+            name=run_name(self.facts)[:MAX_NAME],
             project=self.options.project,
             entity=self.options.entity,
             group=facts.get("group"),
             job_type=facts["experiment"],
-            tags=sorted(tags | {*map(str, facts.get("tags", ()))} | {*map(str, self.options.tags)}),
+            tags=sorted({str(tag)[:MAX_TAG] for tag in tags}),
             config=wandb_config(self.facts),
             dir=str(self.facts.path),
             mode=self.mode,
@@ -107,35 +130,30 @@ class WandbSession(Session):
             reinit="create_new",
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
         )
-        for axis in ("samples", "level", "trial"):
-            self.run.define_metric(axis, hidden=True)
-        self.run.define_metric("*", step_metric="level")
         return self
-
-    def log(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> None:
-        import pandas as pd
-
-        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
-        axes = ["samples", "trial", "level"]
-        for where, part in frame.groupby(axes, sort=True):
-            at = dict(zip(axes, where, strict=True))
-            self.run.log(at | {f"{metric}/{method}": value for metric, method, value in _by_method(part)})
 
     def conclude(self, table: pd.DataFrame) -> None:
         import wandb
 
         record = read_record(self.facts.path, str(self.facts.facts["experiment"]))
-        for key, value in summary(table, record).items():
-            self.run.summary[key] = value
+        rows = history(table, record)
+        for axis in dict.fromkeys(next(iter(row)) for row in rows):
+            self.run.define_metric(axis, hidden=True, summary="none")
+            for key in dict.fromkeys(key for row in rows if axis in row for key in row if key != axis):
+                # W&B's summary has the last row, which is that of the largest samples or of the most labels.
+                self.run.define_metric(key, step_metric=axis, summary="none" if axis == "scale" else None)
+        for row in rows:
+            self.run.log(row)
+        self.run.summary.update(summary(table, record))
         shown = table.drop(columns=PER_NODE, errors="ignore")
         nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
         self.run.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
-        for metric in dict.fromkeys(metric for figure in record.figures for metric in figure.metrics):
-            if metric in set(table["metric"]):
-                self.run.log({f"figures/{metric}": wandb.Image(_picture(level_curves(table, metric, record)))})
         artifact = wandb.Artifact(f"results-{self.facts.run_id}", type="results", metadata=dict(self.facts.facts))
         artifact.add_file(str(self.facts.path / RESULTS))
         self.run.log_artifact(artifact)
+
+    def complete(self) -> bool:
+        return uploaded(self.facts.path) or written(self.facts.path, self.id) is not None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self.run is None:
@@ -182,16 +200,132 @@ def check_connection() -> None:
 
 
 def wandb_config(facts: RunFacts) -> dict[str, Any]:
-    """Return the config for W&B: all settings, and those that experiments sweep also by their short names."""
-    settings = facts.settings
+    """Return the config for W&B: all settings by the names they have on the command line."""
+    bandwidth = facts.settings.get("bandwidth", {})
     return {
-        **{key: facts.facts[key] for key in ("experiment", "dataset", "encoder")},
-        "gamma": settings.get("bandwidth", {}).get("gamma"),
-        "n_grid": settings.get("bandwidth", {}).get("n_grid"),
-        "k_cand": settings.get("k_cand"),
+        **facts.settings,
+        **{key: facts.facts[key] for key in ("experiment", "encoder", "dataset")},
+        "embedding": facts.facts.get("embedding"),
+        "method": list(facts.settings.get("methods", {})),
+        **{key: bandwidth[key] for key in ("gamma", "n_grid") if key in bandwidth},
         "run_id": facts.run_id,
-        "settings": dict(settings),
     }
+
+
+def run_name(facts: RunFacts) -> str:
+    """Return the run's name in W&B: experiment, encoder, and the settings that differ from the experiment's defaults.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from asbc.runs.loggers import RunFacts
+    >>> from asbc.runs.wandb import run_name
+    >>> settings = {"k_cand": 15, "bandwidth": {"gamma": 0.5, "n_grid": 12}}
+    >>> run_name(RunFacts("abc", 1, Path(), settings, {"experiment": "loo", "encoder": "simclr"}))
+    'loo simclr gamma=0.5 k_cand=15'
+    """
+    experiment, encoder = (str(facts.facts[key]) for key in ("experiment", "encoder"))
+    own, usual = flat_settings(canonical(facts.settings)), default_settings(experiment)
+    changed = [key for key in usual if key in own and own[key] != usual[key] and key != "name"]
+    # Methods hold copies of the bandwidth, and the search one of k_cand.
+    copies = {f"methods.{name}.{key}" for name in facts.settings.get("methods", {}) for key in changed}
+    copies |= {"neighbors.k"} if "k_cand" in changed else set()
+    changes = {key.removesuffix("._target_"): own[key] for key in changed if key not in copies}
+    for group, label in (("methods", "method"), ("evaluate", "evaluate")):
+        names = list(facts.settings.get(group, {}))
+        default = list(dict.fromkeys(key.split(".")[1] for key in usual if key.startswith(f"{group}.")))
+        if names and default and names != default:
+            changes[label] = names
+    dataset = facts.facts.get("dataset")
+    path = conf_dir() / "embedding" / f"{encoder}.yaml"
+    if path.is_file() and dataset not in (None, default_dataset(path)):
+        changes["dataset"] = dataset
+    return " ".join([experiment, encoder, *(f"{_typed(key)}={_in_words(value)}" for key, value in changes.items())])
+
+
+def _typed(key: str) -> str:
+    return key.removeprefix("bandwidth.") if key in ("bandwidth.gamma", "bandwidth.n_grid") else key
+
+
+def _in_words(value: Any) -> str:
+    return ",".join(map(_in_words, value)) if isinstance(value, list) else str(value).rpartition("asbc.")[2]
+
+
+@functools.cache
+def default_settings(experiment: str) -> dict[str, Any]:
+    """Return the settings of an experiment without overrides, by dotted path.
+
+    In a run, experiments of `--config-dir` are known. Otherwise methods and evaluations of other people's are left out.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+
+    from asbc.runs.run import settings_of
+
+    running = GlobalHydra.instance().is_initialized()
+    with nullcontext() if running else initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        try:
+            cfg = compose("config", [f"experiment={experiment}"] if experiment != "default" else [])
+        except HydraException:
+            settings = settings_of(compose("config"))
+            return flat_settings(canonical({**settings, "methods": {}, "evaluate": {}}))
+    return flat_settings(canonical(settings_of(cfg)))
+
+
+def default_dataset(path: Path) -> Any:
+    """Return the data set of an encoder's config."""
+    from omegaconf import OmegaConf
+
+    general: Any = OmegaConf.load(path.with_name("encoder.yaml"))
+    own: Any = OmegaConf.load(path)
+    return own.get("dataset", general.dataset)
+
+
+def points(table: pd.DataFrame, record: Experiment) -> pd.DataFrame:
+    """Return the rows as points of curves: `axis`, `x`, `key` (``metric/method``), `metric`, `trial`, `value` and more.
+
+    Samples per class, labels per class and scales are separate axes. For all but the first, only the largest samples
+    count. All nodes are placed at their mean number per class, after all other levels.
+    """
+    rows = table[~table["method"].str.startswith(CANDIDATES)].reset_index(drop=True)
+    scale = rows["scale"] if "scale" in rows else rows["value"] * float("nan")
+    axis = rows["metric"].map(lambda name: axis_name(record.metric(name).level)).where(scale.isna(), "scale")
+    nodes, total, classes = (rows.get(name, rows["level"] * 0) for name in ("nodes", "total_nodes", "classes"))
+    mean = (nodes // classes.clip(lower=1)).clip(lower=rows["samples"].max() + 1)
+    x = rows["level"].where((rows["level"] != ALL) | (axis != axis_name(PER_SAMPLE)), mean)
+    key = rows["metric"] + "/" + rows["method"]
+    for column in ("target", "estimator"):
+        if column in rows:
+            key += ("/" + rows[column].astype("string")).fillna("").astype(str)
+    found = rows[["metric", "trial", "value"]].assign(axis=axis, x=x.astype(float).where(scale.isna(), scale), key=key)
+    found["all_nodes"] = (nodes == total) & (nodes > 0)
+    return found[(axis == axis_name(PER_SAMPLE)) | (rows["samples"] == last_level(rows))]
+
+
+def axis_name(unit: str) -> str:
+    """Return the key of an axis in the history, such as samples_per_class."""
+    return re.sub(r"\W+", "_", unit.replace("%", "percent")).strip("_")
+
+
+def history(table: pd.DataFrame, record: Experiment) -> list[dict[str, float]]:
+    """Return the history for W&B: for each level the means over trials, and their intervals where trials differ."""
+    import numpy as np
+
+    from asbc.evaluate.comparison import Bootstrap
+
+    found: list[dict[str, float]] = []
+    group: Any
+    for group, part in points(table, record).groupby(["axis", "x"], sort=True):
+        wide = part.pivot_table("value", "trial", "key", sort=False)
+        row: dict[Any, float] = {group[0]: float(group[1]), **wide.mean().to_dict()}
+        if len(wide) > 1 and not part["all_nodes"].all():  # with all nodes, trials are only seeds
+            draws = Bootstrap().trials(len(wide)) / len(wide)
+            low, high = np.quantile(draws @ wide.to_numpy(), (0.025, 0.975), axis=0)
+            for end, values in (("low", low), ("high", high)):
+                row |= {f"{key}/{end}": value for key, value in zip(wide, values.tolist(), strict=True)}
+        found.append({key: value for key, value in row.items() if value == value})
+    return found
 
 
 def mark_uploaded(path: Path, id: str) -> None:
@@ -216,84 +350,6 @@ def written(path: Path, id: str) -> Path | None:
     except (OSError, ValueError):
         return None
     return path / folder if noted == id and (path / folder).is_dir() else None
-
-
-def level_curves(table: pd.DataFrame, metric: str, record: Experiment) -> Any:
-    """Return a figure of one metric against the level: a line per method, bars of one standard deviation."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
-    rows = table[table["metric"] == metric]
-    for method, part in rows.groupby("method", sort=False):
-        curve = part.groupby("level")["value"].agg(["mean", "std"])
-        axes.errorbar(curve.index, curve["mean"], yerr=curve["std"].fillna(0), marker="o", ms=3, label=str(method))
-    axes.set(xlabel=record.metric(metric).level, ylabel=record.metric(metric).title)
-    axes.legend(fontsize=7, ncols=2)
-    return figure
-
-
-def _picture(figure: Any) -> Any:
-    from PIL import Image
-
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=150)
-    return Image.open(stream)
-
-
-def _by_method(part: pd.DataFrame) -> Iterable[tuple[str, str, float]]:
-    """Yield metric, method and value of every row; values of further columns are appended to the method's name."""
-    extra = [c for c in ("scale", "per_node", "target", "estimator") if c in part and part[c].notna().any()]
-    for row in part.to_dict("records"):
-        suffix = "".join(f"/{row[c]}" for c in extra if row[c] == row[c] and row[c] is not None)
-        yield row["metric"], f"{row['method']}{suffix}", row["value"]
-
-
-def workspace(folder: Path, entity: str, project: str) -> Any:
-    """Return a W&B workspace for the runs under a folder, a section per experiment; `.save()` sends it.
-
-    Parameters
-    ----------
-    folder : Path
-    entity, project : str
-
-    Returns
-    -------
-    wandb_workspaces.workspaces.Workspace
-    """
-    with needed("the dashboard", "wandb"):
-        import wandb_workspaces.workspaces as ws
-
-    sections = []
-    for experiment, rows in collect(folder, finished_only=True).groupby("experiment", sort=False):
-        record = next(
-            read_record(path, str(experiment))
-            for path, status in list_runs(folder)
-            if status["experiment"] == experiment
-        )
-        if panels := _panels(record, rows):
-            sections.append(ws.Section(name=record.heading, panels=panels, is_open=True))
-    return ws.Workspace(entity=entity, project=project, name="asbc", sections=sections)
-
-
-def _panels(record: Experiment, rows: pd.DataFrame) -> list[Any]:
-    """One panel per metric of the headline: against the swept setting if there is one, as bars otherwise."""
-    import wandb_workspaces.reports.v2 as wr
-
-    panels: list[Any] = []
-    for metric in [name for name in record.headline if name in set(rows["metric"])]:
-        methods = rows.loc[rows["metric"] == metric, "method"].drop_duplicates().tolist()
-        keys = [f"{metric}/{method}" for method in methods if not method.startswith("tuned_")]
-        title = record.metric(metric).title
-        if record.axis is None:
-            panels.append(wr.BarPlot(title=f"{record.name}: {title}", metrics=[wr.SummaryMetric(key) for key in keys]))
-            continue
-        setting = record.axis.key.rpartition(".")[2]
-        panels += [
-            wr.ScatterPlot(title=f"{key} against {setting}", x=wr.Config(setting), y=wr.SummaryMetric(key))
-            for key in keys
-        ]
-    return panels
 
 
 @dataclass(frozen=True)
@@ -350,7 +406,6 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
                 folders.append(folder_before)
                 continue
             with session:
-                session.log(table)
                 session.conclude(table)
             sent += 1
             if session.mode == "offline" and (folder_now := written(path, session.id)):
@@ -373,12 +428,13 @@ def main() -> None:
     parser.add_argument("--entity", default=None)
     parser.add_argument("--tag", action="append", default=[], help="may be given several times")
     parser.add_argument("--offline", action="store_true", help="write W&B's files without sending them")
-    parser.add_argument("--dashboard", action="store_true", help="also save a workspace with curves and bars")
+    parser.add_argument("--dashboard", action="store_true", help="also save a workspace for each experiment")
+    parser.add_argument(
+        "--report", action="store_true", help="also save workspaces and a new W&B report with their panels"
+    )
     options = parser.parse_args()
-    if options.dashboard and (options.offline or options.entity is None):
-        parser.exit(
-            2, "asbc-upload: --dashboard needs a connection and --entity; it cannot be written with --offline\n"
-        )
+    if options.offline and (options.dashboard or options.report):
+        parser.exit(2, "asbc-upload: --dashboard and --report need a connection; --offline cannot write them\n")
     if not options.offline and not has_key():
         parser.exit(2, "asbc-upload: W&B has no key; run `wandb login` first, or use --offline\n")
     logger = WandbLogger(
@@ -394,8 +450,10 @@ def main() -> None:
             print("send them with:")
             for folder in sent.folders:
                 print(f"wandb sync {shlex.quote(str(folder))}")
-        if options.dashboard:
-            print(workspace(options.folder, options.entity, options.project).save().url)
+        if options.dashboard or options.report:
+            from asbc.runs.workspace import save
+
+            print("\n".join(save(options.folder, logger, with_report=options.report)))
     except (MissingExtraError, ValueError, RuntimeError) as error:
         parser.exit(1, f"asbc-upload: {error}\n")
     except (wandb_error(), OSError) as error:

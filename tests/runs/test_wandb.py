@@ -1,56 +1,79 @@
-"""W&B: runs read back from the files that offline mode writes, `asbc-upload`, and the workspace."""
+"""W&B: runs read back from the files that offline mode writes, `asbc-upload`, workspaces, and an online run."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 from asbc.runs import command as cli
 from asbc.runs import wandb as module
+from asbc.runs.loggers import RunFacts
 from asbc.runs.record import find_record
+from asbc.runs.results import flat_settings
 from asbc.runs.run import run
-from asbc.runs.wandb import WandbLogger, has_key, level_curves, workspace
+from asbc.runs.terminal import show_run
+from asbc.runs.wandb import WandbLogger, has_key, history, run_name
 from tests.runs.offline import TINY, config, items, offline, records
+from tests.runs.server import running
 
 pytest.importorskip("wandb")
 pytestmark = pytest.mark.usefixtures("no_account")
 
 
-def test_a_run_is_mirrored_offline_and_whole(tmp_path):
+def test_a_run_is_mirrored_offline_and_whole(tmp_path, capsys):
     assert not has_key()
     outcome = run(
-        config(tmp_path, "logger=[csv,wandb]", "logger.wandb.tags=[trial]", "name=loo", "tags=[mine]"), group="a-sweep"
+        config(tmp_path, "logger=[csv,wandb]", "logger.wandb.tags=[trial]", "name=loo", "tags=[mine]", "gamma=0.5"),
+        group="a-sweep",
     )
     (path,) = offline(tmp_path)
     found = records(path)
     started = next(r.run for r in found if r.HasField("run"))
-    assert started.run_group == "a-sweep" and started.run_id == f"{outcome.run_id}-1"
+    assert started.run_group == "a-sweep" and started.run_id == f"{outcome.run_id}-1" and started.job_type == "loo"
+    assert started.display_name == "loo pixels gamma=0.5 samples_per_class=4,6 trials=2 method=knn,nnk_sigma"
     assert set(started.tags) == {"loo", "digits", "pixels", "trial", "mine"}
     settings = items(started.config.update)
-    assert settings["gamma"] == 1.0 and settings["k_cand"] == 30 and settings["encoder"] == "pixels"
-    assert settings["settings"]["trials"] == 2
+    typed = {
+        "experiment": "loo", "dataset": "digits", "encoder": "pixels", "method": ["knn", "nnk_sigma"],
+        "gamma": 0.5, "k_cand": 30, "n_grid": 12, "samples_per_class": [4, 6], "trials": 2, "seed": 0,
+    }  # fmt: skip
+    assert {key: settings[key] for key in typed} == typed
+    nested = flat_settings(settings)
+    assert nested["bandwidth.gamma"] == 0.5 and nested["methods.nnk_sigma.bandwidth.n_grid"] == 12
 
-    history = [items(r.history.item) for r in found if r.HasField("history")]
-    logged = {
-        (h["level"], h["trial"], method): h[f"loo/{method}"]
-        for h in history
-        for method in ("knn", "nnk_sigma")
-        if f"loo/{method}" in h
-    }
     table = outcome.table
-    expected = {(r.level, r.trial, r.method): r.value for r in table.itertuples()}
-    assert logged == pytest.approx(expected) and len(logged) == 8
+    rows = [items(r.history.item) for r in found if r.HasField("history")]
+    levels = [row for row in rows if "samples_per_class" in row]
+    assert [row["samples_per_class"] for row in levels] == [4, 6]
+    for row in levels:
+        for method in ("knn", "nnk_sigma"):
+            own = table[(table["metric"] == "loo") & (table["method"] == method)]
+            values = own.loc[own["level"] == row["samples_per_class"], "value"]
+            assert row[f"loo/{method}"] == pytest.approx(values.mean())
+            # Of two trials, a draw has both, or one of them twice.
+            assert row[f"loo/{method}/low"] == pytest.approx(values.min())
+            assert row[f"loo/{method}/high"] == pytest.approx(values.max())
 
     summary = {}
     for record in found:
         if record.HasField("summary"):
             summary |= items(record.summary.update)
-    last = table[(table["metric"] == "loo") & (table["samples"] == 6)].groupby("method")["value"].mean()
-    assert summary["loo/nnk_sigma"] == pytest.approx(last["nnk_sigma"])
-    assert any(h.get("results/_type") == "table-file" for h in history)
-    assert any(h.get("figures/loo/_type") == "image-file" for h in history)
+    capsys.readouterr()
+    show_run(table, outcome.path)
+    printed = capsys.readouterr().out
+    for method in ("knn", "nnk_sigma"):
+        (line,) = [line for line in printed.splitlines() if f" {method} " in line]
+        assert f"{summary[f'loo/{method}']:.4f}" in line
+    assert summary["loo/nnk_sigma/high"] == levels[-1]["loo/nnk_sigma/high"]
+
+    (results,) = [row for row in rows if row.get("results/_type") == "table-file"]
+    stored = json.loads((path.parent / "files" / results["results/path"]).read_text())
+    assert len(stored["data"]) == len(table) and {"method", "value", "k_cand"} <= set(stored["columns"])
     artifacts = [r.artifact for r in found if r.HasField("artifact")]
     assert any(a.name == f"results-{outcome.run_id}" for a in artifacts)
     assert [r.exit.exit_code for r in found if r.HasField("exit")] == [0]
@@ -58,6 +81,55 @@ def test_a_run_is_mirrored_offline_and_whole(tmp_path):
     mirror = pd.read_csv(outcome.path / "results.csv")
     assert len(mirror) == len(table) and "right" not in mirror
     assert mirror["value"].tolist() == pytest.approx(table["value"].tolist())
+
+    # The same command again sends nothing.
+    assert run(config(tmp_path, "logger=wandb", "name=loo", "gamma=0.5")).skipped
+    assert offline(tmp_path) == [path]
+
+
+def test_history_has_a_row_per_level_of_each_axis():
+    shared = {"experiment": "ablation", "method": "knn", "trial": 0, "nodes": 40, "classes": 4, "total_nodes": 99}
+    rows = [
+        {**shared, "samples": 5, "metric": "loo", "level": 5, "value": 0.5},
+        {**shared, "samples": 0, "metric": "loo", "level": 0, "value": 0.75},  # all nodes
+        {**shared, "samples": 5, "metric": "lp", "level": 1, "value": 0.1},
+        {**shared, "samples": 0, "metric": "lp", "level": 1, "value": 0.25},
+        {**shared, "samples": 0, "metric": "lp", "level": 3, "value": 0.5},
+        {**shared, "samples": 0, "metric": "rank_median", "level": 0, "value": 2.0, "scale": 0.5},
+        {**shared, "samples": 0, "metric": "slope", "level": 0, "value": 1.0, "target": "mst", "estimator": "two_nn"},
+        {**shared, "samples": 0, "metric": "loo", "level": 0, "value": 0.9, "method": "tuned_gaussian"},
+    ]
+    record = find_record("ablation")
+    assert history(pd.DataFrame(rows), record) == [
+        {"labels_per_class": 1, "lp/knn": 0.25},
+        {"labels_per_class": 3, "lp/knn": 0.5},
+        {"samples_per_class": 5, "loo/knn": 0.5},
+        {"samples_per_class": 10, "loo/knn": 0.75, "slope/knn/mst/two_nn": 1.0},
+        {"scale": 0.5, "rank_median/knn": 2.0},
+    ]
+    seeds = pd.DataFrame([{**rows[0], "trial": trial, "value": 0.5 + trial} for trial in (0, 1)])
+    assert set(history(seeds, record)[0]) == {"samples_per_class", "loo/knn", "loo/knn/low", "loo/knn/high"}
+    whole = seeds.assign(nodes=99, samples=0, level=0)  # of 99 in 4 classes; trials are only seeds
+    first, second = history(pd.concat([seeds, whole]), record)
+    assert "loo/knn/low" in first and second == {"samples_per_class": 24, "loo/knn": 1.0}
+
+
+def test_names_of_runs_say_what_differs(tmp_path):
+    def name(experiment, encoder="simclr", dataset="cifar100", **settings):
+        return run_name(
+            RunFacts("a", 1, tmp_path, settings, {"experiment": experiment, "encoder": encoder, "dataset": dataset})
+        )
+
+    copies = {"nnk_sigma": {"bandwidth": {"gamma": 0.5}}}
+    gamma = {"gamma": 0.5, "n_grid": 12}
+    assert name("loo", k_cand=15, bandwidth=gamma, neighbors={"k": 15}) == "loo simclr gamma=0.5 k_cand=15"
+    assert name("loo", dataset="cifar10", trials=5) == "loo simclr dataset=cifar10"
+    assert (
+        name("mine", encoder="files", dataset="mine", bandwidth=gamma, methods=copies)
+        == "mine files gamma=0.5 dataset=mine"
+    )
+    assert name("loo", neighbors={"metric": "euclidean"}) == "loo simclr neighbors.metric=euclidean"
+    assert name("loo", bandwidth={"_target_": "asbc.Perplexity"}) == "loo simclr bandwidth=Perplexity"
 
 
 def test_a_failed_run_is_closed_with_an_error_and_the_next_attempt_is_another_run(tmp_path, monkeypatch):
@@ -82,8 +154,8 @@ def test_a_failed_run_is_closed_with_an_error_and_the_next_attempt_is_another_ru
         assert len(ids) == 1
         rows = sum("loo/knn" in items(r.history.item) for r in found if r.HasField("history"))
         files[ids.pop()] = ([r.exit.exit_code for r in found if r.HasField("exit")], rows)
-    # The second has all four units, the one that was already on disk too.
-    assert files == {f"{outcome.run_id}-1": ([1], 1), f"{outcome.run_id}-2": ([0], 4)}
+    # Means of both levels need the units of the first attempt too.
+    assert files == {f"{outcome.run_id}-1": ([1], 0), f"{outcome.run_id}-2": ([0], 2)}
 
 
 def test_a_sweep_is_one_group_of_separate_runs(tmp_path, monkeypatch):
@@ -95,6 +167,8 @@ def test_a_sweep_is_one_group_of_separate_runs(tmp_path, monkeypatch):
     starts = [next(r.run for r in records(path) if r.HasField("run")) for path in offline(tmp_path)]
     assert len({s.run_id for s in starts}) == 2
     assert {s.run_group for s in starts} == {next((tmp_path / "sweeps").iterdir()).name}
+    rest = "samples_per_class=4,6 trials=2 method=knn,nnk_sigma"
+    assert {s.display_name for s in starts} == {f"default pixels gamma=0.5 {rest}", f"default pixels {rest}"}
 
 
 def test_a_key_is_found_where_login_leaves_it(tmp_path, monkeypatch):
@@ -109,14 +183,9 @@ def test_a_key_is_found_where_login_leaves_it(tmp_path, monkeypatch):
     assert has_key()
 
 
-def test_options_and_figure():
+def test_options():
     with pytest.raises(ValueError, match="online, offline or null; got 'sometimes'"):
         WandbLogger(mode="sometimes")
-    table = pd.DataFrame(
-        {"metric": "loo", "method": ["a", "a", "b", "b"], "level": [5, 10, 5, 10], "value": [0.1, 0.2, 0.3, 0.4]}
-    )
-    (axes,) = level_curves(table, "loo", find_record("loo")).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
 
 
 def upload(monkeypatch, *arguments):
@@ -143,7 +212,7 @@ def test_upload_sends_finished_runs_once(tmp_path, monkeypatch, capsys):
     found = [r for path in offline(tmp_path) for r in records(path)]
     starts = [r.run for r in found if r.HasField("run")]
     assert {s.run_id for s in starts} >= {f"{first.run_id}-1"} and all("late" in s.tags for s in starts)
-    assert sum("loo/knn" in items(r.history.item) for r in found if r.HasField("history")) == 8
+    assert sum("loo/knn" in items(r.history.item) for r in found if r.HasField("history")) == 4
 
     # Offline files are not yet sent; only what went online is marked, and then left alone.
     assert not list(tmp_path.rglob("uploaded.txt"))
@@ -185,16 +254,101 @@ def test_no_network_is_told_at_once(tmp_path, monkeypatch, capsys):
     assert said.count("\n") == 1 and "W&B did not answer (http://127.0.0.1:9: " in said
 
 
-def test_the_dashboard_has_a_section_for_each_experiment(tmp_path):
+@pytest.mark.parametrize("key", ["gamma", "k_cand", "n_grid", "encoder"])
+def test_the_dashboard_of_a_sweep_shows_what_varies(tmp_path, key):
     pytest.importorskip("wandb_workspaces")
+    from asbc.runs.workspace import dashboards, workspace
+
+    values = {"gamma": (0.5, 1), "k_cand": (15, 30), "n_grid": (6, 12), "encoder": ("simclr", "byol")}[key]
+    digits = load_digits()
+    for number, value in enumerate(values):
+        cfg = config(tmp_path, "logger=none", *([f"{key}={value}"] if key != "encoder" else []))
+        if key == "encoder":
+            path = tmp_path / f"{value}.npz"
+            np.savez(path, vectors=digits.data + number, labels=digits.target)
+            cfg.embedding = {"_target_": "asbc.embeddings.Files", "path": str(path), "encoder": value}
+        run(cfg)
+    (found,) = dashboards(tmp_path)
+    panels = [panel for own in found.sections.values() for panel in own]
+    assert len(panels) >= 4
+    assert list(found.sections) == ["Levels", key, "All runs"]
+    lines = found.sections["Levels"][0]
+    assert lines.x == "samples_per_class" and lines.y == ["loo/knn", "loo/nnk_sigma"]
+    assert len(found.sections["Levels"]) == (2 if key == "encoder" else 1)  # encoders overlaid
+    if key == "encoder":
+        (bars,) = found.sections[key]
+        assert bars.groupby.name == "encoder" and [m.name for m in bars.metrics] == ["loo/knn", "loo/nnk_sigma"]
+    else:
+        assert [(panel.x.name, panel.y.name) for panel in found.sections[key]] == [
+            (key, "loo/knn"),
+            (key, "loo/nnk_sigma"),
+        ]
+    view = workspace(found, "someone", "asbc")
+    assert view.runset_settings.filters == "Config(\"experiment\") == 'default'"
+    assert view.runset_settings.pinned_columns[1:] == [
+        f"config:{key}.value", "summary:loo/knn", "summary:loo/nnk_sigma",
+    ]  # fmt: skip
+
+
+def test_experiments_and_settings_have_separate_panels(tmp_path):
+    pytest.importorskip("wandb_workspaces")
+    from asbc.runs.workspace import dashboards
+
     for gamma in (0.5, 1):
-        run(config(tmp_path, "logger=none", "name=gamma", f"gamma={gamma}", "evaluate=[loo,health]"))
-    run(config(tmp_path, "logger=none", "name=ablation"))
-    found = {section.name: section.panels for section in workspace(tmp_path, "someone", "asbc").sections}
-    assert set(found) == {"Gamma", "Ablation"}
-    (bars,) = found["Ablation"]
-    assert bars.title == "ablation: LOO" and [m.name for m in bars.metrics] == ["loo/knn", "loo/nnk_sigma"]
-    titles = [panel.title for panel in found["Gamma"]]
-    assert "rank_median/nnk_sigma against gamma" in titles
-    curve = found["Gamma"][titles.index("loo/nnk_sigma against gamma")]
-    assert curve.x.name == "gamma" and curve.y.name == "loo/nnk_sigma"
+        for k_cand in (15, 30):
+            swept = [f"gamma={gamma}", f"k_cand={k_cand}", "samples_per_class=[6]"]
+            run(config(tmp_path, "logger=none", "name=gamma", "evaluate=[loo,health]", *swept))
+    run(config(tmp_path, "logger=none", "name=ablation", "samples_per_class=[6]"))
+    found = {dashboard.record.name: dashboard.sections for dashboard in dashboards(tmp_path)}
+    assert set(found) == {"gamma", "ablation"}
+    assert set(found["gamma"]) == {"gamma", "k_cand", "All runs"}  # one level: nothing to draw against it
+    titles = [panel.title for panel in found["gamma"]["gamma"]]
+    assert {"LOO against gamma, knn", "median r against gamma, nnk_sigma"} <= set(titles)
+    _, settings = found["gamma"]["All runs"]
+    assert {column.metric.name for column in settings.columns} == {"gamma", "k_cand", "loo/nnk_sigma"}
+    (bars,) = found["ablation"]["Levels"]
+    assert bars.title == "LOO" and [m.name for m in bars.metrics] == ["loo/knn", "loo/nnk_sigma"]
+
+
+def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
+    import wandb
+
+    pytest.importorskip("wandb_workspaces")
+    with running() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.address)
+        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+        wandb.teardown()  # it reads its environment once per process
+        try:
+            online = ["logger=wandb", "logger.wandb.dashboard=true", f"out={tmp_path / 'out'}", "gamma=0.5", *TINY]
+            monkeypatch.setattr(sys, "argv", ["asbc", *online])
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+            assert stopped.value.code == 0
+            ((id, sent),) = server.runs.items()
+            assert sent["displayName"].startswith("default pixels gamma=0.5 ") and sent["jobType"] == "default"
+            assert sorted(sent["tags"]) == ["default", "digits", "pixels"]
+            assert json.loads(sent["config"])["gamma"]["value"] == 0.5
+            levels = [row for row in server.history[id] if "samples_per_class" in row]
+            assert [row["samples_per_class"] for row in levels] == [4, 6]
+            assert server.summary[id]["loo/nnk_sigma"] == pytest.approx(levels[-1]["loo/nnk_sigma"])
+            assert server.summary[id]["loo/nnk_sigma/low"] == pytest.approx(levels[-1]["loo/nnk_sigma/low"])
+            assert f"results-{id.removesuffix('-1')}" in server.artifacts
+            (view,) = server.views.values()
+            assert view["displayName"] == "asbc default" and view["projectName"] == "asbc"
+            (file,) = (tmp_path / "out").rglob("uploaded.txt")
+            capsys.readouterr()
+
+            # A second upload sends nothing, updates the workspace, and adds the report.
+            assert upload(monkeypatch, tmp_path / "out", "--report") == 0
+            said = capsys.readouterr().out
+            assert "0 run(s) sent, 1 already there" in said and said.count(f"{server.address}/someone/asbc") == 2
+            assert len(server.runs) == 1
+            assert sorted(view["type"] for view in server.views.values()) == ["project-view", "runs"]
+
+            # If the note of the first upload is lost, W&B's own record prevents a second copy.
+            before = len(server.history[id])
+            file.unlink()
+            assert upload(monkeypatch, tmp_path / "out") == 1
+            assert len(server.history[id]) == before and not file.exists()
+        finally:
+            wandb.teardown()
