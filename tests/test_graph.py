@@ -1,4 +1,5 @@
 import pickle
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -407,6 +408,33 @@ def test_one_warning_if_lengths_differ_much(tmp_path):
 def test_a_graph_takes_a_short_walk():
     modules = fit_graph()
     assert {"builder", "rows", "weights", "graph"} <= modules.keys() and len(modules) <= 11, list(modules)
+
+
+def test_overlapping_fits_leave_the_warning_filters_as_they_were(clouds):
+    """The first fit to start is the first to end. Filters that a fit sets would be restored in the wrong order."""
+    started, finish = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)]
+
+    class Waits(asbc.Bandwidth):
+        local = True
+
+        def __init__(self, number=0):
+            self.number = number
+
+        def choose(self, X, neighbors, dimension):
+            started[self.number].set()
+            assert finish[self.number].wait(60)
+            return asbc.BandwidthChoice(neighbors.distances[:, 2])
+
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(2) as pool:
+        fits = []
+        for number in range(2):
+            fits.append(pool.submit(asbc.GraphBuilder("nnk", bandwidth=Waits(number), k_cand=10).fit, clouds[0]))
+            assert started[number].wait(60)
+        for fit, event in zip(fits, finish, strict=True):
+            event.set()
+            fit.result()
+    assert warnings.filters == before
 
 
 def test_fits_in_threads_leave_the_warning_filters_as_they_were(clouds):

@@ -2,7 +2,8 @@
 
 numba's own cache raises on a truncated file, can crash on a damaged one, and misses edits in other modules. This cache
 keeps one file per compiled signature, preceded by its checksum, in a folder named after the contents of all kernel
-sources. An entry that cannot be read, verified or written is dropped, and the kernel is compiled.
+sources. An entry that cannot be read, verified or written, or that belongs to another user, is dropped, and the kernel
+is compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import pickle
 import shutil
 import sys
-import tempfile
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,8 +78,14 @@ class KernelCache(NullCache):
 
 
 def read_entry(path: Path):
-    """Return the contents of a cache file; raise ValueError if it is damaged."""
-    data = path.read_bytes()
+    """Return the contents of a cache file; raise ValueError if it is damaged or another user's.
+
+    Loading an entry runs its code, so only those of this user and of the administrator are loaded.
+    """
+    with open(path, "rb") as file:
+        if hasattr(os, "geteuid") and os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+            raise ValueError(f"{path} belongs to another user")
+        data = file.read()
     digest, content = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise ValueError(f"{path} is damaged")
@@ -93,14 +100,14 @@ def write_entry(path: Path, result) -> None:
         folders = sorted(path.parent.parent.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
         for folder in folders[KEPT_FOLDERS:]:
             shutil.rmtree(folder, ignore_errors=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
+    temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(hashlib.sha256(content).digest() + content)
-        os.replace(name, path)
+        os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            temporary.unlink()
         raise
 
 

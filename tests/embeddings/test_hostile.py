@@ -1,6 +1,7 @@
 """Files that somebody else made: no code in them runs, no size in them is believed, and the error is one line."""
 
 import io
+import json
 import os
 import resource
 import shutil
@@ -105,6 +106,38 @@ def test_a_checkpoint_that_runs_code_through_the_command(resnet, tmp_path):
             assert done.returncode == 1 and "refused, reading it would call" in done.stderr, done.stderr
             assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "ran").exists()
+
+
+def test_hostile_args_through_the_command(resnet, tmp_path, limited):
+    write_checkpoint(tmp_path, checkpoint_of(resnet[1]), new_args())
+    good = (tmp_path / "args.json").read_bytes()
+    (tmp_path / "stranger_mod.py").write_text("raise SystemExit('imported')\n")
+    target = json.dumps({**new_args(), "_target_": "stranger_mod.Rule", "data": {"_target_": "stranger_mod.Rule"}})
+    contents = [b'{"a":' * 50_000, b" " * 2_000_000 + good, b"", b"[]", b"\xff", good[:-20], target.encode()]
+    contents += [json.dumps(args).encode() for args in (new_args(width=10**9), own_args(image_size=10**9))]
+    env = {**os.environ, "ASBC_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    words = ["embedding=encoder", f"embedding.path={tmp_path}", "embedding.download=false"]
+    for content in contents:
+        (tmp_path / "args.json").write_bytes(content)
+        done = call("asbc.embeddings.command", words, cwd=tmp_path, env=env)
+        assert done.returncode == 1 and "args.json" in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1 and len(done.stderr) < 1000
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["args.json", "a.ckpt"])
+def test_a_pipe_in_place_of_a_checkpoint_does_not_block_the_command(resnet, tmp_path, name):
+    write_checkpoint(tmp_path, checkpoint_of(resnet[1]), new_args())
+    old = tmp_path / name if name == "args.json" else next(tmp_path.glob("*.ckpt"))
+    old.unlink()
+    os.mkfifo(old)
+    words = ["embedding=encoder", f"embedding.path={tmp_path}", "embedding.download=false"]
+    env = {**os.environ, "ASBC_CACHE": str(tmp_path / "cache")}
+    done = call("asbc.embeddings.command", words, cwd=tmp_path, env=env)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert str(old) in done.stderr or str(tmp_path) in done.stderr
 
 
 def test_weights_that_declare_more_than_the_file_holds(resnet, tmp_path, limited):

@@ -1,4 +1,4 @@
-"""Forks after a first use, several threads, and workers that die: it works, or an error says why."""
+"""Forks after a first use, threads, joblib, notebooks, and workers that die: it works, or an error says why."""
 
 import os
 import signal
@@ -44,6 +44,101 @@ def test_forks_after_first_use_and_threads(tmp_path, layer, campaign, counted):
     )
     assert run.stdout == "all the same\n", run.stderr
     counted("fork after first use, and four threads", f"numba's layer: {layer}", {"gave the same graph": 1})
+
+
+JOBLIB = """
+    import os, sys, warnings
+    import numpy as np
+    from joblib import Parallel, delayed
+    from threadpoolctl import threadpool_info
+    import asbc
+
+    X = np.random.default_rng(0).normal(size=(600, 5))
+
+    def fit(number):
+        if number == 3:
+            raise ValueError("one of them fails")
+        return asbc.GraphBuilder(k_cand=12).fit(X).graph_.nnz, os.getpid()
+
+    def state():
+        return [(library["filepath"], library["num_threads"]) for library in threadpool_info()], warnings.filters[:]
+
+    if __name__ == "__main__":
+        first, here = fit(0)
+        before = state()
+        found = Parallel(2, backend=sys.argv[1])(delayed(fit)(0) for _ in range(6))
+        assert {edges for edges, _ in found} == {first}
+        assert ({process for _, process in found} == {here}) == (sys.argv[1] == "threading")
+        try:
+            Parallel(2, backend=sys.argv[1])(delayed(fit)(number) for number in range(6))
+        except ValueError:
+            pass
+        assert fit(0)[0] == first and state() == before
+        print("all the same")
+"""
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
+def test_fits_in_joblib_workers(tmp_path, backend, campaign, counted):
+    if backend != "loky" and not campaign:
+        pytest.skip("joblib's default: loky; all of them: make faults")
+    (tmp_path / "code.py").write_text(textwrap.dedent(JOBLIB))
+    run = subprocess.run(
+        [sys.executable, tmp_path / "code.py", backend],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.stdout == "all the same\n", run.stderr
+    counted("fits in joblib's workers", f"backend: {backend}", {"gave the same graph": 6})
+
+
+CELLS = [
+    """
+    import signal, threading
+    from concurrent.futures import ThreadPoolExecutor
+    import numpy as np
+    from joblib import Parallel, delayed
+    import asbc
+
+    X = np.random.default_rng(0).normal(size=(600, 5))
+
+    def edges(_):
+        return asbc.GraphBuilder(k_cand=12).fit(X).graph_.nnz
+
+    first = edges(0)
+    with ThreadPoolExecutor(4) as pool:
+        print(set(pool.map(edges, range(8))) == {first})
+    """,
+    "print(set(Parallel(2)(delayed(edges)(number) for number in range(4))) == {first})",
+    """
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()  # the button that stops a cell
+    try:
+        while True:
+            edges(0)
+    except KeyboardInterrupt:
+        print(edges(0) == first)
+    """,
+    """
+    background = threading.Thread(target=lambda: print(edges(0) == first))
+    background.start()
+    background.join()
+    """,
+]
+
+
+def test_fits_in_the_threads_of_a_notebook_and_after_an_interrupt(monkeypatch, counted):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(textwrap.dedent(cell)) for cell in CELLS])
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    for cell in notebook.cells:
+        printed = "".join(output.get("text", "") for output in cell.outputs if output.get("name") == "stdout")
+        assert printed == "True\n", cell
+    counted("fits in threads, joblib and after an interrupt", "a notebook", {"gave the same graph": len(CELLS)})
 
 
 def test_a_dask_worker_that_dies_while_its_cluster_starts(tmp_path, monkeypatch):

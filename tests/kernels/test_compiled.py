@@ -1,8 +1,10 @@
 """The cache of compiled kernels: what is wrong with it never reaches the user."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numba
@@ -82,6 +84,47 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, obstacle):
     finally:
         if folder.is_dir():
             folder.chmod(0o700)
+
+
+# Become another user, who may not be able to read this Python: what it needs is imported before.
+AS_USER = """
+import os, sys
+import numba
+import numpy as np
+from asbc.kernels import compiled, perplexity
+compiled.cache_folder()
+numba.njit(lambda x: np.exp(-x).sum())(np.ones(2))
+os.umask(0o022)
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs to become other users")
+def test_two_users_share_a_cache():
+    """Each loads its own entries and those of the administrator. A read-only cache is read."""
+    folder = Path(tempfile.mkdtemp(prefix="asbc-kernels-"))
+    try:
+
+        def as_user(user):
+            environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+            command = [sys.executable, "-c", AS_USER + PROGRAM, str(user)]
+            return printed(subprocess.run(command, capture_output=True, text=True, env=environment))
+
+        folder.chmod(0o777)
+        assert as_user(12_001) == (0, 1)
+        assert as_user(12_001) == (1, 0)
+        assert as_user(12_002) == (0, 1), "loaded the code of another user"
+        (entry,) = entries(folder)
+        os.chown(entry, 0, 0)  # as in the image of a container
+        assert as_user(12_002) == (1, 0)
+        folder.chmod(0o555)
+        assert as_user(12_002) == (1, 0)
+        entry.write_bytes(b"damaged")
+        os.chown(entry.parent, 0, 0)
+        assert as_user(12_002) == (0, 1), "cannot be replaced"
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_full_disk_is_no_error(tmp_path):
