@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from asbc.extras import MissingExtraError, needed
@@ -67,6 +68,7 @@ def _exit(main: Callable[[], int | None]) -> NoReturn:
     """Call a command and exit with its code, or with `CLOSED_PIPE` if its output is not read to the end."""
     code: Any
     broken = None
+    read_env()
     try:
         code = main()
     except SystemExit as stop:
@@ -78,6 +80,24 @@ def _exit(main: Callable[[], int | None]) -> NoReturn:
     if broken and all(read):
         raise broken  # another pipe broke, such as one to a worker
     sys.exit(code or (0 if all(read) else CLOSED_PIPE))
+
+
+def read_env(path: Path = Path(".env")) -> None:
+    """Set the variables ``ASBC_*`` and ``WANDB_*`` of a file of lines ``NAME=value``, unless they are set already."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    found = []
+    for line in lines:
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        name, value = name.strip(), value.strip()
+        if equals and name.startswith(("ASBC_", "WANDB_")) and name not in os.environ:
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+            os.environ[name] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
+            found.append(name)
+    if found:
+        print(f"from {path}: {', '.join(found)}", file=sys.stderr)
 
 
 def _flush(stream: TextIO, text: str) -> bool:

@@ -1,9 +1,12 @@
-"""The folder of configs, and the methods that are composed from them."""
+"""The folder of configs, the methods that are composed from them, and the user's own folders of configs."""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 WEIGHTS = ("gaussian", "nnk")  # that each bandwidth rule is combined with
 
@@ -40,3 +43,44 @@ def _register_methods(folder: Path) -> None:
             }
             name = f"{path.stem}_{kind}"
             ConfigStore.instance().store(name, node, group="method", package=f"methods.{name}", provider="asbc")
+
+
+def import_own_modules() -> list[str]:
+    """Put the folders of ``--config-dir`` and ``hydra.searchpath`` on the import path, after the installed packages.
+
+    It is called in the jobs of Hydra, so that workers of a sweep find the modules too. Returns the flags to type again.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    context = HydraConfig.get()
+    flags = [each for each in context.overrides.hydra if each.lstrip("+").startswith("hydra.searchpath=")]
+    for source in context.runtime.config_sources:
+        if source.schema == "file" and source.provider.startswith(("command-line", "hydra.searchpath")):
+            folder = os.path.abspath(source.path)
+            if folder not in sys.path:
+                sys.path.append(folder)
+            if source.provider == "command-line":
+                near = os.path.relpath(folder)
+                flags = ["--config-dir", folder if near.startswith("..") else near, *flags]
+    return flags
+
+
+def build(node: Any, name: str) -> Any:
+    """Instantiate a part of the config; an error about its module or its parameters names the part."""
+    from hydra.errors import InstantiationException
+    from hydra.utils import instantiate
+
+    try:
+        return instantiate(node)
+    except InstantiationException as error:
+        cause: BaseException | None = error.__cause__
+        if isinstance(cause, TypeError | ValueError):
+            raise ValueError(f"{name}: {cause}") from error
+        while cause is not None and not isinstance(cause, ModuleNotFoundError):
+            cause = cause.__cause__
+        if cause is not None and "locating target" in str(error):
+            raise ValueError(
+                f"{name}: there is no module {cause.name}; --config-dir FOLDER finds modules in FOLDER, and "
+                "PYTHONPATH=FOLDER those of any other folder"
+            ) from error
+        raise

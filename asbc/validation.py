@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -361,3 +362,8 @@ def sigma_per_node(sigma: ArrayLike, n: int, name: str = "sigma") -> NDArray[np.
             f"{where}. Scale X."
         )
     return values
+
+
+def is_color(text: str) -> bool:
+    """Whether a text is "#" and six hexadecimal digits."""
+    return re.fullmatch("#[0-9a-fA-F]{6}", text) is not None

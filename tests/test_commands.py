@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asbc.commands import CLOSED_PIPE, build
+from asbc.commands import CLOSED_PIPE, build, read_env
 from asbc.extras import MissingExtraError, needed
 from asbc.runs import command
 from tests.commands import run
@@ -191,3 +191,31 @@ def test_a_package_that_is_broken_keeps_its_own_error(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="of its own") as caught, needed("this", "all"):
         import broken_package  # noqa: F401
     assert not isinstance(caught.value, MissingExtraError)
+
+
+def test_variables_of_a_file_are_set_unless_they_are_set_already(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for name in ("ASBC_CACHE", "WANDB_API_KEY", "WANDB_PROJECT", "ASBC_ODD"):
+        monkeypatch.setenv(name, "")  # so that it is restored afterwards
+        monkeypatch.delenv(name)
+    lines = [
+        "# comment", "", "ASBC_CACHE=/data/my cache # of the group", "export WANDB_API_KEY='secret # key'",
+        'WANDB_PROJECT = "graphs"', "WANDB_MODE=online", "PATH=/nowhere", "ASBC_ODD",
+    ]  # fmt: skip
+    (tmp_path / ".env").write_text("\n".join(lines))
+    before = os.environ["PATH"]
+    read_env(tmp_path / ".env")
+    names = ("ASBC_CACHE", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_MODE", "PATH", "ASBC_ODD")
+    expected = ["/data/my cache", "secret # key", "graphs", "offline", before, None]
+    assert [os.environ.get(name) for name in names] == expected
+    shown = capsys.readouterr().err
+    assert "ASBC_CACHE, WANDB_API_KEY, WANDB_PROJECT" in shown and "secret" not in shown
+    read_env(tmp_path / "missing")
+
+
+def test_a_command_reads_the_file_in_the_current_folder(tmp_path):
+    (tmp_path / ".env").write_text(f"ASBC_CACHE={tmp_path / 'elsewhere'}\n")
+    code = "import sys; sys.argv[1:] = ['--list']; from asbc.commands import embed; embed()"
+    env = {name: value for name, value in os.environ.items() if name != "ASBC_CACHE"}
+    done = run("tests.hidden:run_code", [(), code, []], cwd=tmp_path, env=env)
+    assert str(tmp_path / "elsewhere") in done.stdout, done.stderr

@@ -29,8 +29,8 @@ def blocks(recipe):
     return re.findall(r"^```(\w+)\n(.*?)^```$", RECIPES[recipe], re.M | re.S)
 
 
-def run(target, words, folder):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", str(ROOT)]), "ASBC_CACHE": str(folder / "cache")}
+def run(target, words, folder, **variables):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ASBC_CACHE": str(folder / "cache"), **variables}
     done = commands.run(target, words, cwd=folder, env=environment)
     assert done.returncode == 0, f"{target} {words}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -49,10 +49,18 @@ def follow(recipe, folder):
             printed.append(run(folder / "shown.py", [], folder))
         else:
             for line in code.strip().splitlines():
-                setting, name, *arguments = shlex.split(line)
-                assert setting == "PYTHONPATH=."
-                printed.append(run(COMMANDS[name], arguments, folder))
+                name, *arguments = shlex.split(line)
+                # As for an installed command, the current folder is not on the import path.
+                printed.append(run(COMMANDS[name], arguments, folder, PYTHONSAFEPATH="1"))
     return printed
+
+
+def report_page(folder):
+    """The page of the results, written by a Python that cannot import what the recipe wrote."""
+    for path in folder.glob("my_*.py"):
+        path.write_text("raise AssertionError('imported')")
+    run("asbc.report.command", ["outputs"], folder, PYTHONSAFEPATH="1")
+    return (folder / "outputs" / "report" / "report.html").read_text()
 
 
 def test_every_recipe_is_tested():
@@ -78,7 +86,11 @@ def test_a_bandwidth_rule(tmp_path, monkeypatch):
 
 def test_a_kind_of_weights(tmp_path):
     np.save(tmp_path / "vectors.npy", curved_clouds()[0])
-    follow("a kind of weights", tmp_path)
+    printed = follow("a kind of weights", tmp_path)
+    assert "inverse (1/d²)" in printed[0]
+    page = report_page(tmp_path)
+    assert ">1/d²</th>" in page and "#aa3377" in page
+    assert "asbc experiment=lp --config-dir ." in page
     table = collect(tmp_path / "outputs")
     assert set(table["method"]) == {"knn", "inverse"}
     assert set(table.loc[table["method"] == "inverse", "weights"]) == {"InverseDistance"}
@@ -88,6 +100,8 @@ def test_a_kind_of_weights(tmp_path):
 
 def test_a_task(tmp_path):
     follow("a task", tmp_path)
+    page = report_page(tmp_path)
+    assert "<h3>agreement of edges</h3>" in page
     table = collect(tmp_path / "outputs")
     assert set(table["metric"]) == {"agreement"} and set(table["method"]) == {"knn", "nnk_sigma"}
     assert table["value"].between(0.2, 1).all()  # ten classes: a tenth by chance

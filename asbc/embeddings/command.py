@@ -11,10 +11,9 @@ from functools import partial
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from asbc.configs import conf_dir
+from asbc.configs import build, conf_dir, import_own_modules
 from asbc.embeddings.store import Store, cache_folder, read_entry, read_entry_manifest
 from asbc.extras import MissingExtraError
 
@@ -27,7 +26,8 @@ FAILED: list[str] = []  # errors of the failed jobs of a sweep
 def run(config: DictConfig) -> None:
     start = time.perf_counter()
     try:
-        embeddings = instantiate(config.embedding).load()
+        import_own_modules()
+        embeddings = build(config.embedding, "embedding").load()
     except (MissingExtraError, ValueError, OSError) as error:
         context = HydraConfig.get()
         if context.mode != RunMode.MULTIRUN:

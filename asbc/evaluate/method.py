@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from asbc.bandwidth import Bandwidth
 from asbc.bandwidth.rule import find_rule
 from asbc.neighbors.types import Neighbors
+from asbc.validation import is_color
 from asbc.weights import Matrix, Weights, find_weights
 
 
@@ -29,6 +30,10 @@ class Method:
         The rule for sigma or its name, such as "perplexity"; required if the weights need one.
     sharpen : bool, default=False
         Raise each row to a power that falls with its sigma, see :func:`asbc.sharpen`.
+    title : str, default=""
+        Name in tables and figures; empty for the name of its config. Results do not depend on it, nor on `color`.
+    color : str, default=""
+        Color in figures, such as "#aa3377"; empty for one that no other method has.
 
     See Also
     --------
@@ -44,9 +49,13 @@ class Method:
     weights: str | Weights | Callable[[Neighbors], Matrix]
     bandwidth: Bandwidth | None = None
     sharpen: bool = False
+    title: str = ""
+    color: str = ""
 
     def __post_init__(self) -> None:
         rule = self.weight_rule()
+        if self.color and not is_color(self.color):
+            raise ValueError(f'color must be like "#aa3377"; got {self.color!r}')
         if self.bandwidth is not None:
             object.__setattr__(self, "bandwidth", find_rule(self.bandwidth, Bandwidth, "bandwidth"))
         elif rule.uses_bandwidth or self.sharpen:

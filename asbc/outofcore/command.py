@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -99,6 +100,8 @@ def _rule(text: str, base: type, **settings) -> Any:
     """Return the rule of a name or of ``module:Class``; a number is a bandwidth."""
     module, colon, name = text.partition(":")
     if colon:
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
         found = getattr(import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, base)):
             raise ValueError(f"{text}: must be a subclass of asbc.{base.__name__}; got {found!r}.")

@@ -60,6 +60,11 @@ def make_report(
     shown = Progress(progress)
     with shown.step("read"):
         evidence = read_evidence(folders)
+    with evidence.own_methods():
+        return _write(evidence, target, shown, pdf=pdf, width=width)
+
+
+def _write(evidence: Evidence, target: Path, shown: Progress, *, pdf: bool, width: str) -> Path:
     reports = []
     with shown.step("compare", total=len(evidence.subjects), unit="data sets") as advance:
         for subject in evidence.subjects:
@@ -95,12 +100,13 @@ def show_experiment(evidence: Evidence, experiment: str, out: str | Path = "figu
         names = dict.fromkeys(name for subject in evidence.subjects for name in subject.studies)
         raise ResultsError(f"no results of {experiment!r}; there are: {', '.join(names)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    for subject in found:
-        study = subject.studies[experiment]
-        for table in fill_tables(study):
-            console.print(table.rich())
-        for path in _save(draw_figures(study), Path(out) / subject.slug, True, width):
-            console.print(str(path), soft_wrap=True, highlight=False)
+    with evidence.own_methods():
+        for subject in found:
+            study = subject.studies[experiment]
+            for table in fill_tables(study):
+                console.print(table.rich())
+            for path in _save(draw_figures(study), Path(out) / subject.slug, True, width):
+                console.print(str(path), soft_wrap=True, highlight=False)
 
 
 def _save(drawings: Iterable[Drawing], folder: Path, pdf: bool, width: str) -> list[Path]:

@@ -7,7 +7,7 @@ import logging
 import shlex
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from asbc.evaluate.comparison import Bootstrap
 from asbc.report.study import StoredRun, Study, Sweep, default_target, is_number
-from asbc.report.style import level_order
+from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record
 from asbc.runs.results import (
@@ -113,6 +113,11 @@ class Evidence:
     subjects: list[Subject]
     runs: list[StoredRun]
     skipped: dict[str, str] = field(default_factory=dict)
+
+    def own_methods(self) -> AbstractContextManager[None]:
+        """Return a context in which the titles and colours of the runs' methods are used."""
+        tables = [run.rows["method"].unique().tolist() for run in self.runs if run.rows is not None]
+        return own_methods([run.record for run in self.runs], [name for names in tables for name in names])
 
 
 def subject_name(dataset: str, encoder: str) -> str:
@@ -380,4 +385,5 @@ def _typed_overrides(folders: list[Path]) -> dict[str, list[str]]:
             with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
                 note = json.loads(path.read_text())
                 typed[note["run_id"]] = [o for o in note["overrides"] if o.startswith(("embedding", "out="))]
+                typed[note["run_id"]] += [str(flag) for flag in note.get("flags", [])]
     return typed

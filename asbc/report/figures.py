@@ -580,16 +580,22 @@ def draw_sweep(found: Sweep, name: str) -> Drawing:
     else:
         method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
         best, panels = found.best(method), []
+        own = found.frame[found.frame["method"] == method].groupby(axes_names, dropna=False)["value"].mean()
+        span = float(own.min()), float(own.max())
         for row, column in combinations(axes_names[:MAX_HEATMAP_AXES], 2):
             others = [axis for axis in axes_names if axis not in (row, column)]
             fixed = [{axis: chosen[axis] for axis in others} for chosen in (found.axes, best)]
-            for settings in fixed if fixed[0] != fixed[1] else fixed[:1]:
+            kinds = ("paper", "best") if fixed[0] != fixed[1] else ("",)
+            for settings, kind in zip(fixed, kinds, strict=False):
                 rows = found.at(settings)
                 rows = rows[rows["method"] == method]
                 if len(rows[[row, column]].drop_duplicates()) > 1:
-                    panels.append(_heatmap(rows, row, column, title, settings))
+                    words = [f"{axis} = {_short(value)}" for axis, value in settings.items()]
+                    fixed_text = ", ".join(words) + (f" ({kind})" if kind else "")
+                    panels.append(_heatmap(rows, row, column, title, fixed_text, span))
         caption = f"Means of {label(method)} over trials" + (
-            ", with the other settings at the values nearest to the paper and at the best ones."
+            ", with the other settings at the values nearest to the paper and at the best ones. All panels share one "
+            "colour scale."
             if len(axes_names) > 2
             else "."
         )
@@ -616,16 +622,17 @@ def _sweep_curve(found: Sweep, axis: str) -> Panel:
     return Panel(found.metric.title, paint, f"{found.metric.title} for each {axis}.", 3)
 
 
-def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, settings: dict[str, Any]) -> Panel:
-    """Return a panel with means by two settings, written into the cells."""
+def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, fixed: str, span: tuple[float, float]) -> Panel:
+    """Return a panel with means by two settings, written into the cells, with colours that span a given range."""
     table = rows.pivot_table(index=row, columns=column, values="value", aggfunc="mean")
 
     def paint(axes: Axes) -> None:
         from matplotlib.colors import LinearSegmentedColormap
 
         values = table.to_numpy(float)
-        axes.imshow(values, cmap=LinearSegmentedColormap.from_list("asbc", SHADES[:6]), aspect="auto")
-        dark = np.nanmin(values) + 0.6 * (np.nanmax(values) - np.nanmin(values))
+        shades = LinearSegmentedColormap.from_list("asbc", SHADES[:6])
+        axes.imshow(values, cmap=shades, aspect="auto", vmin=span[0], vmax=span[1])
+        dark = span[0] + 0.6 * (span[1] - span[0])
         for (i, j), value in np.ndenumerate(values):
             if np.isfinite(value):
                 color = "white" if value > dark else INK
@@ -635,7 +642,6 @@ def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, settings: di
         axes.grid(visible=False)
         axes.set(xlabel=column, ylabel=row)
 
-    fixed = ", ".join(f"{axis} = {_short(value)}" for axis, value in settings.items())
     return Panel(fixed or title, paint, f"Mean {title} by {row} and {column}. {fixed}")
 
 

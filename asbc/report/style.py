@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from asbc.validation import is_color
+
+if TYPE_CHECKING:
+    from asbc.runs.record import Experiment
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish; darkened where lines on white need it.
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE = "#0072b2", "#3ba3dc", "#009e73", "#e69f00", "#d55e00", "#b8578f"
+BROWN, INDIGO = "#8c510a", "#4b3f9e"
 INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
 
 NAMES = {
@@ -49,12 +57,44 @@ LOOKS = {
 OTHER_LOOKS = [
     Look(color, marker, dash)
     for dash, markers in (("-", "Xd<h"), ("--", "p>*8"), (":", "<hXd"))
-    for color, marker in zip((GREEN, INK, BLUE, PURPLE), markers, strict=True)
+    for color, marker in zip((GREEN, BROWN, INDIGO, INK), markers, strict=True)
 ]
+OWN_TITLES: ContextVar[Mapping[str, str]] = ContextVar("OWN_TITLES", default=MappingProxyType({}))
+OWN_LOOKS: ContextVar[Mapping[str, Look]] = ContextVar("OWN_LOOKS", default=MappingProxyType({}))
+
+
+@contextmanager
+def own_methods(records: Iterable[Experiment], methods: Iterable[str]) -> Iterator[None]:
+    """Use the titles and colors in some records, and give each other method of the user one look in all figures.
+
+    Parameters
+    ----------
+    records : iterable of Experiment
+        Later ones take precedence.
+    methods : iterable of str
+        All methods of the page.
+    """
+    titles: dict[str, str] = {}
+    colors: dict[str, str] = {}
+    for record in records:
+        titles |= record.titles
+        colors |= {name: color for name, color in record.colors.items() if is_color(color)}
+    own = [name for name in dict.fromkeys(methods) if name not in NAMES and not name.endswith(("_gaussian", "_nnk"))]
+    found = {name: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, name in enumerate(own)}
+    for name, color in colors.items():
+        found[name] = (found.get(name) or LOOKS.get(name) or OTHER_LOOKS[0])._replace(color=color)
+    tokens = OWN_TITLES.set(titles), OWN_LOOKS.set(found)
+    try:
+        yield
+    finally:
+        OWN_TITLES.reset(tokens[0])
+        OWN_LOOKS.reset(tokens[1])
 
 
 def label(method: str) -> str:
     """Return the name that a reader sees for a method of the results."""
+    if title := OWN_TITLES.get().get(method):
+        return title
     if method in NAMES:
         return NAMES[method]
     for kind in WEIGHTS:
@@ -65,18 +105,22 @@ def label(method: str) -> str:
 
 def full_label(method: str) -> str:
     """Return a method's name with its kind of weights, for lists of several kinds: "self tuning (NNK)"."""
-    kind = next((kind for kind in WEIGHTS if method.endswith(f"_{kind}") and method not in NAMES), None)
+    known = {*NAMES, *OWN_TITLES.get()}
+    kind = next((kind for kind in WEIGHTS if method.endswith(f"_{kind}") and method not in known), None)
     if method == "knn_fixed":
         kind = "gaussian"
     return f"{label(method)} ({WEIGHTS[kind]})" if kind else label(method)
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
-    """Return a look for each method: its own one, or the next of the other looks."""
+    """Return a look for each method: its own one, or the next of the other looks that is free."""
     methods = list(methods)
-    others = [method for method in methods if method not in LOOKS]
-    chosen = {method: OTHER_LOOKS[i % len(OTHER_LOOKS)] for i, method in enumerate(others)}
-    return {method: LOOKS.get(method) or chosen[method] for method in methods}
+    known = {**LOOKS, **OWN_LOOKS.get()}
+    chosen = {method: known[method] for method in methods if method in known}
+    free = [look for look in OTHER_LOOKS if look not in chosen.values()] or OTHER_LOOKS
+    others = [method for method in methods if method not in known]
+    chosen |= {method: free[i % len(free)] for i, method in enumerate(others)}
+    return {method: chosen[method] for method in methods}
 
 
 def level_name(level: float) -> str:

@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asbc.configs import composed_methods, conf_dir
+from asbc.configs import composed_methods, conf_dir, import_own_modules
 from asbc.embeddings.download import DownloadError
 from asbc.embeddings.store import CacheError
 from asbc.extras import MissingExtraError
@@ -51,6 +51,7 @@ def job(cfg: DictConfig) -> float | None:
     note: dict[str, Any] = {"overrides": list(context.overrides.task), "state": "failed"}
     value: float | None = None if cfg.get("optimized_metric") is None else float("nan")
     try:
+        note["flags"] = import_own_modules()
         check_overrides(cfg)
         outcome = run(
             cfg,

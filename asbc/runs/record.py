@@ -194,6 +194,8 @@ class Experiment:
     claims : tuple of Claim, default=()
     paper : dict, default=an empty one
         Numbers that the paper prints, for figures, tables and claims.
+    titles, colors : dict, default=an empty one
+        Names and colors of methods, for those that have their own.
 
     See Also
     --------
@@ -220,6 +222,8 @@ class Experiment:
     tables: tuple[Table, ...] = ()
     claims: tuple[Claim, ...] = ()
     paper: dict[str, Any] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    colors: dict[str, str] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -234,6 +238,14 @@ class Experiment:
         """Return the record with further descriptions; those it has take precedence."""
         known = {metric.name: metric for metric in (*metrics, *self.metrics)}
         return replace(self, metrics=tuple(known.values()))
+
+    def with_methods(self, methods: Mapping[str, Any]) -> Experiment:
+        """Return the record with the titles and colors of methods; those it has take precedence."""
+        titles, colors = (
+            {name: text for name, method in methods.items() if (text := getattr(method, field, ""))}
+            for field in ("title", "color")
+        )
+        return replace(self, titles=titles | self.titles, colors=colors | self.colors)
 
 
 def find_record(name: str) -> Experiment:
@@ -286,6 +298,7 @@ _TYPES = {
     "bool": bool,
     "bool | None": (bool, type(None)),
     "dict[str, Any]": Mapping,
+    "dict[str, str]": Mapping,
 }
 
 
@@ -316,6 +329,8 @@ def _build(cls: Any, data: Any) -> Any:
             values[each.name] = tuple(_check(item, str, each.name) for item in _sequence(value, each.name))
         else:
             values[each.name] = _check(value, _TYPES[str(each.type)], each.name)
+            if each.type == "dict[str, str]":
+                values[each.name] = {str(key): _check(text, str, each.name) for key, text in value.items()}
     try:
         return cls(**values)
     except TypeError as error:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
+from asbc.configs import build
 from asbc.embeddings.store import Embeddings, fingerprint
 from asbc.evaluate.comparison import pack_hits
 from asbc.evaluate.method import Method
@@ -27,7 +27,6 @@ from asbc.runs.loggers import Mirror, RunFacts, Session
 from asbc.runs.record import Experiment, load_record, write_record
 from asbc.runs.results import Run, run_id
 from asbc.runs.samples import (
-    build,
     check_settings,
     draw,
     level_in_words,
@@ -100,8 +99,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     tasks: dict[str, Task] = {name: build(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
     check_settings(cfg, methods, tasks)
     described = [metric for task in tasks.values() for metric in task.metrics]
-    record = load_record(cfg.get("record"), str(cfg.name)).described(described)
-    embeddings: Embeddings = instantiate(cfg.embedding).load()
+    record = load_record(cfg.get("record"), str(cfg.name)).described(described).with_methods(methods)
+    embeddings: Embeddings = build(cfg.embedding, "embedding").load()
     if cfg.samples_per_class == "auto":  # set by embedding=files
         cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
     tasks = scorable(embeddings, tasks)
@@ -122,6 +121,7 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
         if folder.finished:
             table = folder.rows()
+            write_record(folder.path, record)  # titles and colors may have changed
             for session in _sessions(cfg, folder, settings, facts):
                 if not session.complete():
                     with Mirror(session) as logger:
@@ -167,7 +167,7 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
 
 def _sessions(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> list[Session]:
     about = RunFacts(folder.id, folder.status["attempt"], folder.path, settings, facts)
-    return [instantiate(node)(about) for _, node in _items(cfg.get("logger"))]
+    return [build(node, f"logger.{name}")(about) for name, node in _items(cfg.get("logger"))]
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
@@ -175,6 +175,9 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     settings = {str(key): value for key, value in plain.items() if key not in NOT_SETTINGS}
+    for method in (settings.get("methods") or {}).values():
+        if isinstance(method, dict):
+            method.pop("title", None), method.pop("color", None)
     levels = settings["samples_per_class"]
     return settings | {"samples_per_class": levels if isinstance(levels, list) else [levels]}
 

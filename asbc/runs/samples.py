@@ -9,13 +9,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig
 
 from asbc.bandwidth import Bandwidth
 from asbc.builder import METRICS
+from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_sample
 from asbc.embeddings.store import Embeddings
@@ -92,16 +91,6 @@ def _check_rule(rule: Bandwidth, name: str, k: int) -> None:
         rule.check_parameters(k)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the bandwidth of {name}: {error}") from error
-
-
-def build(node: DictConfig, name: str) -> Any:
-    """Instantiate a part of the config. If its class refuses the parameters, the error names the part."""
-    try:
-        return instantiate(node)
-    except InstantiationException as error:
-        if isinstance(error.__cause__, TypeError | ValueError):
-            raise ValueError(f"{name}: {error.__cause__}") from error
-        raise
 
 
 def levels(samples_per_class: Any) -> list[int]:
@@ -250,8 +239,8 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit, previous: Sample |
         None if labels is None else labels[nodes],
         nodes=nodes,
         total=len(embeddings),
-        search=instantiate(cfg.neighbors),
-        dimension=instantiate(cfg.dimension),
+        search=build(cfg.neighbors, "neighbors"),
+        dimension=build(cfg.dimension, "dimension"),
         k_min=cfg.graph.k_min,
         symmetrize=cfg.graph.symmetrize,
         seed=seed,

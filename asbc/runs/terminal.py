@@ -188,6 +188,7 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
     record = read_record(path, str(first["experiment"]))
     columns = headline(table, record)
     methods = [m for m in table["method"].drop_duplicates() if not m.startswith(CANDIDATES)]
+    names = {m: f"{m} ({record.titles[m]})" if m in record.titles else m for m in methods}
     title = f"{first['experiment']}: {first['dataset']}, {first['encoder']}"
     graph = [column for column in columns if column.metric.name in GRAPH]
     scores = [column for column in columns if column not in graph]
@@ -195,7 +196,7 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
     (scores or graph).append(Column(Metric("seconds", digits=2), "seconds", times))
     console = Console()
     for name, group in ((title, scores), ("the graphs", graph)) if scores else ((title, graph),):
-        for part in _fit(group, methods, console.width):
+        for part in _fit(group, names, console.width):
             # Names and paths are text, not markup.
             view = Table(title=escape(name), caption=remarks(table))
             view.add_column("method", no_wrap=True)
@@ -204,7 +205,7 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
             for method in methods:
                 cells = [_cell(column, method) for column in part]
                 if any(cells):
-                    view.add_row(escape(method), *cells)
+                    view.add_row(escape(names[method]), *cells)
             console.print(view)
     done = skipped_because(finished_by) if finished_by else "rows"
     console.print(f"{done}: {path}", soft_wrap=True, markup=False)
@@ -221,13 +222,13 @@ def _cell(column: Column, method: str) -> str:
     return "" if value != value else f"{value:,.{digits}f}"
 
 
-def _fit(columns: list[Column], methods: list[str], width: int) -> Iterator[list[Column]]:
+def _fit(columns: list[Column], names: dict[str, str], width: int) -> Iterator[list[Column]]:
     """Yield the columns in groups that fit the width of the terminal."""
-    name = max([6, *map(len, methods)]) + 4
+    name = max([6, *map(len, names.values())]) + 4
     part: list[Column] = []
     used = name
     for column in columns:
-        texts = [*_wrap(column.title).splitlines(), *(_cell(column, method) for method in methods)]
+        texts = [*_wrap(column.title).splitlines(), *(_cell(column, method) for method in names)]
         needed = max(map(len, texts)) + 3
         if part and used + needed > width:
             yield part

@@ -10,6 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from asbc.configs import import_own_modules
 from asbc.extras import MissingExtraError
 from asbc.storage import explain_write_error
 from asbc.train.run import pretrain
@@ -21,6 +22,7 @@ FAILED: list[str] = []  # errors of the failed jobs of a sweep
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def run(config: DictConfig) -> None:
     try:
+        import_own_modules()
         pretrain(config)
     except (MissingExtraError, ValueError, OSError) as error:
         explained = explain_write_error(error) if isinstance(error, OSError) else None

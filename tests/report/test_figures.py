@@ -5,8 +5,9 @@ from matplotlib.image import imread
 
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import WIDTHS, draw, draw_figures, panel_svg, save_print, save_svg
-from asbc.report.style import LOOKS, label, looks
+from asbc.report.style import LOOKS, label, looks, own_methods
 from asbc.runs.experiments import EXPERIMENTS
+from asbc.runs.record import Experiment
 from tests.report.small import rows_of, write_run
 
 
@@ -88,3 +89,14 @@ def test_methods_differ_in_more_than_colour():
     assert len(set(chosen.values())) == len(chosen)
     assert len({look.marker for look in LOOKS.values()}) == len(LOOKS)
     assert label("self_tuning_nnk") == "self tuning" and label("something_else") == "something else"
+
+
+def test_methods_of_the_user_have_one_look_in_all_figures():
+    mine = Experiment("loo", titles={"b": "B²", "knn_sigma": "σ"}, colors={"b": "#aa3377", "c": "url(x)"})
+    with own_methods([mine], ["knn", "a", "b", "c", "self_tuning_nnk"]):
+        assert label("b") == "B²" and label("knn_sigma") == "σ" and label("knn") == "kNN"
+        alone, together = looks(["c", "self_tuning_nnk"]), looks(["knn", "a", "b", "c"])
+        assert alone["c"] == together["c"] and together["b"].color == "#aa3377"
+        assert len({look.color for look in together.values()}) == 4
+        assert alone["self_tuning_nnk"] != alone["c"]
+    assert label("b") == "b"

@@ -63,7 +63,8 @@ def test_more_settings_have_heatmaps_at_the_default_and_at_the_best(tmp_path):
     study = read_evidence([tmp_path]).subjects[0].studies["loo"]
     assert study.sweep.axes == {"gamma": 1.0, "k_cand": 30, "metric": "cosine"}
     titles = [panel.title for panel in draw_figures(study)[-1].panels]
-    assert {"k_cand = 30", "k_cand = 15", "gamma = 1", "gamma = 2", "metric = cosine"} == set(titles)
+    named = {"k_cand = 30 (paper)", "k_cand = 15 (best)", "gamma = 1 (paper)", "gamma = 2 (best)", "metric = cosine"}
+    assert named == set(titles)
 
 
 @pytest.mark.parametrize("newest", [0.5, 1.0, 2.0])

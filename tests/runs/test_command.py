@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import signal
 import sys
 import time
@@ -12,7 +13,9 @@ from omegaconf import OmegaConf
 
 from asbc.configs import conf_dir
 from asbc.runs import command as cli
+from asbc.runs.record import read_record
 from asbc.runs.results import collect, read_status
+from tests import commands
 from tests.commands import Process
 from tests.runs.test_run import bare
 
@@ -228,6 +231,41 @@ def test_options_of_another_folder_are_found(tmp_path, monkeypatch):
     )
     assert asbc(monkeypatch, "--config-dir", str(tmp_path), "method=[mine]", f"out={tmp_path / 'out'}", *TINY) == 0
     assert set(collect(tmp_path / "out")["method"]) == {"mine"}
+
+
+def test_a_module_that_is_not_found_is_named_with_what_to_do(tmp_path, monkeypatch, capsys):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text(
+        "# @package methods.mine\n_target_: asbc.evaluate.Method\nweights: {_target_: no_such_module.Mine}\n"
+    )
+    assert asbc(monkeypatch, "--config-dir", str(tmp_path), "method=[mine]", f"out={tmp_path / 'out'}", *TINY) == 1
+    (note,) = [json.loads(path.read_text()) for path in (tmp_path / "out").rglob("job.json")]
+    assert "methods.mine: there is no module no_such_module; --config-dir" in note["error"]
+    assert note["flags"][0] == "--config-dir"
+
+
+def test_a_sweep_finds_modules_of_the_config_folder_in_its_workers(tmp_path):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "my_even.py").write_text(
+        "import asbc, numpy as np\n\n\nclass Even(asbc.Weights):\n"
+        "    def rows(self, block):\n        return np.ones_like(block.neighbors.distances)\n"
+    )
+    (tmp_path / "method" / "mine.yaml").write_text(
+        "# @package methods.mine\n_target_: asbc.evaluate.Method\ntitle: Even\nweights: {_target_: my_even.Even}\n"
+    )
+    words = ["-m", "--config-dir", ".", "hydra/launcher=joblib", "method=[mine]", "k_cand=10,12", *TINY]
+    done = commands.run("asbc.runs.command", words, cwd=tmp_path, env={**os.environ, "PYTHONSAFEPATH": "1"})
+    assert done.returncode == 0, done.stderr
+    assert set(collect(tmp_path / "outputs")["k_cand"]) == {10, 12}
+
+
+def test_the_title_of_a_method_does_not_change_its_run(tmp_path, monkeypatch):
+    words = ["method=[knn]", f"out={tmp_path}", *TINY]
+    assert asbc(monkeypatch, *words) == 0
+    assert asbc(monkeypatch, *words, "++methods.knn.title=Plain", "++methods.knn.color='#123456'") == 0
+    (folder,) = tmp_path.glob("runs/*/")
+    record = read_record(folder, "default")
+    assert (record.titles, record.colors) == ({"knn": "Plain"}, {"knn": "#123456"})
 
 
 def test_debug_is_one_trial_on_the_digits(tmp_path, monkeypatch):
