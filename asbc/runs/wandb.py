@@ -399,14 +399,21 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
             settings = read_settings(path)
             facts = settings.pop("data")
             table = read_rows(path / RESULTS)
-            # W&B refuses the same id twice, so a run is not sent again if a kill came before it was recorded as sent.
             session = WandbSession(RunFacts(status["run_id"], status["attempt"], path, settings, facts), logger)
             if session.mode == "offline" and (folder_before := written(path, session.id)):
                 there += 1
                 folders.append(folder_before)
                 continue
-            with session:
-                session.conclude(table)
+            try:
+                with session:
+                    session.conclude(table)
+            except wandb_error() as error:
+                # W&B refuses the same id twice: a kill came before the run was recorded as sent.
+                if "already exists" not in str(error):
+                    raise
+                log.warning("%s: W&B already has %s; to send it again, delete it there", path, session.id)
+                there += 1
+                continue
             sent += 1
             if session.mode == "offline" and (folder_now := written(path, session.id)):
                 folders.append(folder_now)

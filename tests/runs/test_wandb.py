@@ -345,10 +345,11 @@ def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
             assert len(server.runs) == 1
             assert sorted(view["type"] for view in server.views.values()) == ["project-view", "runs"]
 
-            # If the note of the first upload is lost, W&B's own record prevents a second copy.
+            # If the note of the first upload is lost, W&B refuses a second copy.
             before = len(server.history[id])
             file.unlink()
-            assert upload(monkeypatch, tmp_path / "out") == 1
-            assert len(server.history[id]) == before and not file.exists()
+            assert upload(monkeypatch, tmp_path / "out") == 0
+            assert "0 run(s) sent, 1 already there" in capsys.readouterr().out
+            assert len(server.history[id]) == before
         finally:
             wandb.teardown()
