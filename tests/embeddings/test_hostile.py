@@ -220,9 +220,12 @@ def test_links_and_pipes_in_an_entry(entry, tmp_path):
 def test_two_users_share_a_cache():
     """A lock file that one user created could only be read by the other, whose jobs all failed."""
     cache = Path(tempfile.mkdtemp(prefix="asbc-shared-"))
-    cache.chmod(0o777)
+    (cache / "embeddings").mkdir()
+    for folder in (cache, cache / "embeddings"):
+        folder.chmod(0o777)
+    store = Store(cache)
     try:
-        for user in (12_001, 12_002, 12_001):
+        for turn, user in enumerate((12_001, 12_002, 12_001)):
             if (child := os.fork()) == 0:
                 code = 1
                 try:
@@ -230,7 +233,12 @@ def test_two_users_share_a_cache():
                     os.setgid(user)
                     os.setuid(user)
                     with folder_lock(cache, ".key.lock", timeout=5):
-                        code = 0
+                        draft = store.draft(str(turn))
+                        draft.create(2, 3, False)
+                        draft.write(np.arange(2), np.full((2, 3), turn), None)
+                        draft.publish({"encoder": "e", "dataset": "d"}, store.folder / str(turn))
+                    found = [read_entry(store.find(str(number))).vectors[0, 0] for number in range(turn + 1)]
+                    code = int(found != list(range(turn + 1)))
                 finally:
                     os._exit(code)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, f"user {user}"

@@ -14,15 +14,17 @@ def flip(path, bit):
         file.write(bytes([byte ^ (1 << bit % 8)]))
 
 
-def bits(path, number, seed=0):
-    """Return `number` random bits of a file without repetition; all of them if there are fewer."""
-    size = 8 * Path(path).stat().st_size
-    return sorted(np.random.default_rng(seed).choice(size, min(number, size), replace=False).tolist())
+def bits(path, number, seed=0, *, zeros=True):
+    """Return `number` random bits of a file without repetition, or all; ``zeros=False`` spares bytes that are zero."""
+    content = np.frombuffer(Path(path).read_bytes(), np.uint8)
+    places = np.arange(len(content)) if zeros else np.flatnonzero(content)
+    chosen = np.random.default_rng(seed).choice(8 * len(places), min(number, 8 * len(places)), replace=False)
+    return sorted((8 * places[chosen // 8] + chosen % 8).tolist())
 
 
-def flipped(path, number, seed=0):
+def flipped(path, number, seed=0, *, zeros=True):
     """Flip one bit after another and yield each while it is flipped."""
-    for bit in bits(path, number, seed):
+    for bit in bits(path, number, seed, zeros=zeros):
         flip(path, bit)
         try:
             yield bit

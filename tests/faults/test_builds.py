@@ -52,7 +52,7 @@ def test_killed_at_every_file_operation(path, finished, memory, some, counted, c
         killed_at(number, build, [path, folder, kind], folder)
         assert built_files(path, folder, kind) == wanted, f"killed at {done[number]}"
         shutil.rmtree(folder)
-    counted("kill -9 at a file operation", f"a build, search: {kind}", {"went on to the same bytes": len(numbers)})
+    counted("kill -9 at a file operation", f"a build, search: {kind}", {"resumed to the same bytes": len(numbers)})
 
 
 # ----------------------------------------------------------------------------------------------------------- flips
@@ -112,9 +112,9 @@ def test_flips_in_a_half_finished_build(path, finished, tmp_path, monkeypatch, s
                 seen["were refused, the file named"] += 1
             else:
                 assert same, f"a bit of {file.name} changes the graph, and nobody says so"
-                seen["went on to the same bytes"] += 1
+                seen["resumed to the same bytes"] += 1
             shutil.rmtree(folder)
-    counted("a bit flipped", f"a build that goes on, search: {kind}", seen)
+    counted("a bit flipped", f"a resumed build, search: {kind}", seen)
 
 
 def test_flipped_indices_do_not_crash_without_verification(finished, tmp_path, counted, campaign):

@@ -36,7 +36,7 @@ def test_killed_at_every_file_operation(entry, memory, some, counted):
         lock = f".{folder.name}.lock"
         assert {path.name for path in folder.parent.iterdir()} <= {folder.name, lock, f"{lock}.owner"}
         shutil.rmtree(cache)
-    counted("kill -9 at a file operation", "an embedding", {"went on to the same bytes": len(numbers)})
+    counted("kill -9 at a file operation", "an embedding", {"resumed to the same bytes": len(numbers)})
 
 
 def test_flips_in_an_entry(entry, tmp_path, counted, campaign):

@@ -58,7 +58,7 @@ def test_a_sweep_killed_at_any_file_operation_goes_on(words, whole, memory, monk
     for number in some(range(len(done)), 4):
         out = memory / "killed"
         assert killed_at(number, sweep, [words, str(out)], out)
-        followed["the next start went on to the same rows"] += 1
+        followed["resumed to the same rows"] += 1
         assert asbc(monkeypatch, *words, f"out={out}") == 0, done[number]
         pd.testing.assert_frame_equal(bare(collect(out)), whole)
         assert len(list(out.glob("runs/*/results.csv"))) == 2, done[number]
