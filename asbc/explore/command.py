@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="asbc-explore",
         description="Write one HTML page about your vectors, with or without labels: a map of their neighbourhood "
-        "graph, dimension, hubs, outliers, near-duplicates and doubtful labels. The page needs no network. Its numbers "
-        "are in a Parquet file next to it.",
+        "graph with named clusters, dimension, hubs, outliers, near-duplicates and doubtful labels. The page needs no "
+        "network. Its numbers are in a Parquet file next to it.",
         epilog="Examples: asbc-explore clinc100 | asbc-explore vectors.npy --labels y.npy --texts sentences.txt | "
         "asbc-explore vectors.npy --images photos --out photos.html",
     )
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--graph", metavar="FOLDER", help="use the graph that asbc-build made from these vectors")
     add("--vectors", metavar="NAME", help="name of the vectors, if a file has several arrays or columns")
     add("--label", metavar="NAME", help="name of the labels, if a file has several arrays or columns")
-    add("--name", help="title of the page (default: the file's name)")
+    add("--title", help="title of the page (default: the number of vectors)")
     add("--seed", type=int, default=0, help="random seed (default: 0)")
     add("--quiet", action="store_true", help="show no progress")
     return parser
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
             args.out,
             images=args.images,
             metric=args.metric,
-            name=args.name,
+            title=args.title,
             seed=args.seed,
             progress=not args.quiet,
         )
@@ -92,7 +92,7 @@ def make_page(
     *,
     images: str | None = None,
     metric: str = "cosine",
-    name: str | None = None,
+    title: str | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Path:
@@ -107,8 +107,8 @@ def make_page(
         Folder of the images; their names on the page are relative to it.
     metric : {"cosine", "euclidean"}, default="cosine"
         Metric of a graph that is built.
-    name : str or None, default=None
-        Title of the page; None for the material's name.
+    title : str or None, default=None
+        Title of the page; None for the material's own.
     seed : int, default=0
         Random seed.
     progress : bool, default=False
@@ -140,7 +140,7 @@ def make_page(
         thumbnails = make_thumbnails(material.images, found.shown, progress=progress)
     with Progress(progress).step("page"):
         method = _method(graph_facts(source), seed)
-        return write_page(found, out, name=name or material.name, thumbnails=thumbnails, method=method)
+        return write_page(found, out, title=title or material.title, thumbnails=thumbnails, method=method)
 
 
 def _method(facts: dict, seed: int) -> list[str]:

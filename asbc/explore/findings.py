@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_share
+from asbc.explore.clusters import Clusters, find_clusters
 from asbc.export import umap_layout
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes, supporting_neighbors
@@ -45,7 +46,8 @@ class Findings:
         One row per node: ``node``, ``label`` if there are labels, ``x`` and ``y`` on the map (NaN for nodes that are
         not shown), ``dimension``, ``sigma``, ``effective_rank``, ``scale``, ``density``, ``component`` (0 is the
         largest), ``occurrence``, ``outlier_score``, ``outlier``, ``nearest_ratio``, ``duplicate_group`` (-1 for none);
-        with labels ``suspicion``, ``suggested`` and ``suggested_weight``; and ``text`` or ``image`` if given.
+        with labels ``suspicion``, ``suggested`` and ``suggested_weight``; ``cluster`` (0 is the largest),
+        ``cluster_name`` and ``cluster_confidence``; and ``text`` or ``image`` if given.
     about : Description
         Result of :func:`asbc.describe`.
     shown : (m,) int64
@@ -58,6 +60,8 @@ class Findings:
         For the most doubtful labels, in order, the neighbours that support the suggested label.
     placed_by_vectors : bool
         Whether separate components were placed by the vectors; without vectors they are placed at random.
+    clusters : Clusters or None
+        Clusters by :class:`asbc.GraphClusters` with their names; None if graspologic-native is not installed.
 
     See Also
     --------
@@ -70,7 +74,7 @@ class Findings:
     >>> from asbc.explore import explore
     >>> found = explore(np.random.default_rng(0).normal(size=(60, 5)))
     >>> found.nodes.shape, found.issues
-    ((60, 14), None)
+    ((60, 17), None)
     """
 
     nodes: pd.DataFrame
@@ -80,6 +84,7 @@ class Findings:
     classes: ClassReport | None
     supporters: list[NDArray[np.int64]]
     placed_by_vectors: bool
+    clusters: Clusters | None = None
 
     @property
     def suspects(self) -> NDArray[np.int64]:
@@ -108,7 +113,7 @@ def explore(
     seed: int = 0,
     progress: bool = False,
 ) -> Findings:
-    """Compute the map of vectors, their outliers and near-duplicates, and how well their labels fit.
+    """Compute the map of vectors, their clusters, outliers and near-duplicates, and how well their labels fit.
 
     Parameters
     ----------
@@ -121,7 +126,7 @@ def explore(
         The vectors of a graph folder, which does not hold them. They are needed for the effective rank, to place
         separate components, and for the map of more than 100,000 nodes.
     texts, images : list of n str or None, default=None
-        Text and image name of each node, for the table.
+        Text and image name of each node. Clusters are named by texts, or else by labels.
     seed : int, default=0
         Random seed of the layout and of the sample of nodes.
     progress : bool, default=False
@@ -157,6 +162,9 @@ def explore(
         vectors = array if vectors is None else vectors
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
+    for name, column in (("texts", texts), ("images", images)):
+        if column is not None and len(column) != (n := node_count(source)):
+            raise ValueError(f"{name} must have one entry per node: expected {n:,}, got {len(column):,}.")
     codes, classes = _encoded(labels)
     given = None if codes is None else decode_partial(codes, classes)
     # Unique labels are names: no neighbour can confirm one. A single class cannot be contradicted.
@@ -170,18 +178,24 @@ def explore(
         report = None if issues is None else judge_classes(issues)
         listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:MAX_SUSPECTS]
         supporters = [] if issues is None else supporting_neighbors(source, issues, listed)
+    with bar.step("clusters"):
+        clusters = find_clusters(source, None if given is None else _words(given), texts, seed)
     shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
     # The map shows every node that the page lists.
     named = [listed, *supporters, about.hubs, about.outliers[:MAX_OUTLIERS], *_largest_groups(about)]
+    if clusters is not None:
+        named += [clusters.examples[clusters.level].ravel(), *(nodes[:, 0] for nodes in clusters.examples)]
     shown = np.union1d(shown, np.concatenate(named))
     places = _places(source, vectors, shown, about.n, seed, bar)
     nodes = _table(source, about, given, issues, shown, places)
+    if clusters is not None:
+        cluster = clusters.levels[clusters.level]
+        nodes["cluster"], nodes["cluster_confidence"] = cluster, clusters.confidence
+        nodes["cluster_name"] = np.array(clusters.names[clusters.level], dtype=object)[cluster]
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
-            if len(column) != about.n:
-                raise ValueError(f"{name}s must have one entry per node: expected {about.n:,}, got {len(column):,}.")
             nodes[name] = list(column)
-    return Findings(nodes, about, shown, issues, report, supporters, vectors is not None)
+    return Findings(nodes, about, shown, issues, report, supporters, vectors is not None, clusters)
 
 
 def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
@@ -262,6 +276,11 @@ def _words(labels: NDArray[Any]) -> list[str | None]:
     codes, classes = encode_partial(labels)
     names = [value.decode() if isinstance(value, bytes) else str(value) for value in classes.tolist()]
     return [None if code < 0 else names[code] for code in codes]
+
+
+def node_count(source: Any) -> int:
+    """Return the number of nodes of a fitted builder or a graph folder."""
+    return source.neighbors_.n if isinstance(source, GraphBuilder) else int(read_graph_manifest(source)["n"])
 
 
 def graph_facts(source: Any) -> dict[str, Any]:

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from bokeh.core.properties import value
 from bokeh.models import (
     BoxSelectTool,
     ColumnDataSource,
     CustomJS,
     HoverTool,
+    ImageURL,
     LassoSelectTool,
     LinearColorMapper,
     PanTool,
     ResetTool,
     Scatter,
     TapTool,
+    Text,
     WheelZoomTool,
 )
 from bokeh.models.annotations import ColorBar
@@ -28,13 +31,17 @@ from bokeh.plotting import figure
 from bokeh.transform import transform
 from numpy.typing import NDArray
 
+from asbc.explore.clusters import place_names
 from asbc.explore.findings import Findings
-from asbc.report.style import BLUE, MUTED
+from asbc.report.style import BLUE, INK, MUTED
 
 UNKNOWN = "#c9d1d9"  # colour of nodes without a value
 # Okabe and Ito's colours and a few more: everybody can distinguish the first classes.
 FIRST = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c6d31", "#3f4a52", "#b0a800"]
 MAX_LEGEND = 24  # entries of a legend
+MAX_LABEL_COLORS = 20  # with more classes, the map is coloured by cluster first
+NAME_SIZE = 12  # pixels of the names of clusters
+PICTURE_SIZE = 40  # pixels of the pictures that stand for clusters
 SCALE_QUANTILES = (0.01, 0.99)  # ends of a colour scale, so that single nodes do not stretch it
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WEBGL_FROM = 10_000  # nodes from which the graphics card draws
@@ -102,6 +109,9 @@ def colorings(found: Findings) -> list[Coloring]:
     ways = []
     if "label" in nodes:
         ways.append(_classes(nodes["label"].to_numpy(dtype=object)[shown], "label", "Label", "label of each node"))
+    if found.clusters is not None:
+        many = "label" not in nodes or nodes["label"].nunique() > MAX_LABEL_COLORS
+        ways.insert(0 if many else 1, _cluster_colors(found))
     scales: list[tuple[str, str, str, Sequence[str]]] = [
         ("dimension", "Local dimension", "intrinsic dimension around a node", viridis(256)),
         ("sigma", "Bandwidth σ", "width of the kernel chosen for a node", viridis(256)),
@@ -118,6 +128,42 @@ def colorings(found: Findings) -> list[Coloring]:
         note = "0 if all neighbours have the node's label, 1 if all have another one; above 0.5 the label is doubtful"
         ways.append(_scale(suspicion, "Label suspicion", note, plasma(256)[::-1], key="suspicion", ends=(0.0, 1.0)))
     return ways
+
+
+def _cluster_colors(found: Findings) -> Coloring:
+    table = found.clusters.table  # type: ignore[union-attr]
+    palette = class_palette(len(table))
+    legend = [
+        Entry(name, palette[c], size, c)
+        for c, name, size in zip(table["cluster"], table["name"], table["size"], strict=True)
+    ]
+    values = found.nodes["cluster"].to_numpy(np.float32)[found.shown]
+    return Coloring(
+        "cluster", "Cluster", "listed below, the largest first", values, palette, -0.5, len(table) - 0.5, legend
+    )
+
+
+def cluster_names(found: Findings, pictures: bool) -> list[list[dict[str, Any]]]:
+    """Return the names on the map, by level from coarse to fine: row of the node where each is written, and its text.
+
+    With `pictures`, the row of the most central node, whose picture is drawn instead.
+    """
+    if found.clusters is None:
+        return []
+    places = found.nodes[["x", "y"]].to_numpy()[found.shown]
+    levels = []
+    for cluster, names, examples in zip(
+        found.clusters.levels, found.clusters.names, found.clusters.examples, strict=True
+    ):
+        central = np.searchsorted(found.shown, examples[:, 0]).tolist()
+        rows = place_names(cluster[found.shown], places).tolist()
+        levels.append(
+            [
+                {"row": row, "picture": central[c]} if pictures else {"row": row, "text": names[c]}
+                for c, row in enumerate(rows)
+            ]
+        )
+    return levels
 
 
 def _classes(names: NDArray, key: str, title: str, note: str) -> Coloring:
@@ -191,6 +237,42 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], columns: set[str]) 
         nonselection_glyph=Scatter(x="x", y="y", size=size, fill_color="#d5dbe1", line_color=None, fill_alpha=0.35),
         name="points",
     )
+    for span in (plot.x_range, plot.y_range):
+        span.renderers = [points]
+    names = ColumnDataSource({"x": [], "y": [], "text": []}, name="names")
+    plot.add_glyph(
+        names,
+        Text(
+            x="x",
+            y="y",
+            text="text",
+            text_align="center",
+            text_baseline="middle",
+            text_font=value(FONT),
+            text_font_size=f"{NAME_SIZE}px",
+            text_color=INK,
+            background_fill_color="#ffffff",
+            background_fill_alpha=0.65,
+            padding=2,
+            border_radius=3,
+        ),
+        level="overlay",
+    )
+    pictures = ColumnDataSource({"x": [], "y": [], "url": []}, name="pictures")
+    plot.add_glyph(
+        pictures,
+        ImageURL(
+            x="x",
+            y="y",
+            url="url",
+            anchor="center",
+            w=PICTURE_SIZE,
+            h=PICTURE_SIZE,
+            w_units="screen",
+            h_units="screen",
+        ),
+        level="overlay",
+    )
     bar = ColorBar(
         color_mapper=mapper,
         visible=not first.legend,
@@ -206,7 +288,7 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], columns: set[str]) 
         background_fill_color=None,
     )
     plot.add_layout(bar, "below")
-    pan, wheel, lasso = PanTool(), WheelZoomTool(), LassoSelectTool(continuous=False)
+    pan, wheel, lasso = PanTool(), WheelZoomTool(), LassoSelectTool(continuous=False, renderers=[points])
     lasso.overlay.fill_color, lasso.overlay.line_color = BLUE, BLUE
     lasso.overlay.fill_alpha = 0.08
     hover = HoverTool(
@@ -215,15 +297,18 @@ def draw_map(source: ColumnDataSource, ways: list[Coloring], columns: set[str]) 
     # Of nodes on top of each other, only the nearest one is shown.
     hover.filters = {"@node": CustomJS(code="return window.exploreNearest(cb_data);")}
     hover.limit = 1
-    plot.add_tools(pan, lasso, BoxSelectTool(), wheel, TapTool(), hover, ResetTool())
+    plot.add_tools(
+        pan, lasso, BoxSelectTool(renderers=[points]), wheel, TapTool(renderers=[points]), hover, ResetTool()
+    )
     plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, wheel
-    return plot, {"points": points, "plot": plot, "mapper": mapper, "bar": bar}
+    return plot, {"points": points, "plot": plot, "mapper": mapper, "bar": bar, "names": names, "pictures": pictures}
 
 
 def _tooltip(columns: set[str]) -> str:
     """Return the template of the tooltip. Bokeh escapes every ``@`` value."""
     rows = [
         ("label", "label", "@label"),
+        ("cluster_name", "cluster", "@cluster_name"),
         ("suggested", "suggested", "@suggested"),
         ("suspicion", "suspicion", "@suspicion{0.00}"),
         ("image_name", "image", "@image_name"),

@@ -35,8 +35,8 @@ class Material:
 
     Attributes
     ----------
-    name : str
-        Title of the page.
+    title : str
+        Title of the page, if none is given.
     vectors : (n, d) array or None
         None if only a graph is given.
     labels : (n,) array or None
@@ -46,7 +46,7 @@ class Material:
     images : list of n paths, or None
     """
 
-    name: str
+    title: str
     vectors: NDArray[Any] | None
     labels: NDArray[Any] | None
     graph: Path | None
@@ -84,30 +84,30 @@ def read_material(
     path = Path(source).expanduser()
     found: NDArray[Any] | None
     own: NDArray[Any] | None
+    title = None
     if str(source) == SAMPLE and not path.exists():
         found, own = _sample()
         own = own if labels is None else read_labels(labels, len(own), label=label)
-        name = "CLINC100: 3,000 sentences, 100 intents"
+        title = "CLINC100: 3,000 sentences, 100 intents"
     elif path.is_dir() and not any((path / name).is_file() for name in ("manifest.json", "plan.json")):
         raise ValueError(f"{path}: not a folder that asbc-embed or asbc-build wrote.")
     elif path.is_dir() and not (path / "vectors.npy").is_file():
         if graph is not None:
             raise ValueError(f"--graph: {path} is a graph already; with --graph, give the vectors first.")
-        graph, name, found = path, path.resolve().name, None
+        graph, found = path, None
         own = None if labels is None else read_labels(labels, int(read_graph_manifest(path)["n"]), label=label)
     else:
         found, own = read_vectors(path, labels, vectors=vectors, label=label)
-        name = path.stem
         if path.is_dir():
             facts = read_entry_manifest(path)
-            name = f"{facts['encoder']} of {facts['dataset']}"
+            title = f"{facts['encoder']} of {facts['dataset']}"
     folder = None if graph is None else Path(graph).expanduser()
     built = None if folder is None else int(read_graph_manifest(folder)["n"])
     n = built if found is None else len(found)
     if built is not None and built != n:
         raise ValueError(f"--graph: {folder} has {built:,} nodes, and {path} has {n:,} vectors.")
     return Material(
-        name,
+        title or f"{n:,} {'nodes' if found is None else 'vectors'}",
         found,
         own,
         folder,

@@ -38,6 +38,8 @@ window.exploreReady = function ({nodes, ...map}) {
     else {
       const wide = Math.max(1, map.plot.inner_width / Math.max(1, map.plot.inner_height));
       const high = Math.max(1, map.plot.inner_height / Math.max(1, map.plot.inner_width));
+      // Otherwise Bokeh resets the ranges when something else on the map changes.
+      map.plot.x_range.have_updated_interactively = map.plot.y_range.have_updated_interactively = true;
       map.plot.x_range.setv({start: x - half * wide, end: x + half * wide});
       map.plot.y_range.setv({start: y - half * high, end: y + half * high});
     }
@@ -70,7 +72,7 @@ window.exploreReady = function ({nodes, ...map}) {
     $("hint").hidden = rows.length > 0 && rows.length <= ROWS;
     if (rows.length > ROWS) $("hint").textContent = `These are the first ${ROWS}; the CSV file has all.`;
     else if (!rows.length) $("hint").textContent = about.hint;
-    const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour].includes(column.key));
+    const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour === "cluster" ? "cluster_name" : colour].includes(column.key));
     list.tHead.replaceChildren();
     const head = list.tHead.insertRow();
     for (const column of wanted) cell(head, "th", column.title, column.digits === undefined ? "" : "number");
@@ -139,7 +141,7 @@ window.exploreReady = function ({nodes, ...map}) {
     const lower = query.toLowerCase();
     const has = (key, i) => data[key] && data[key][i] != null && data[key][i].toLowerCase().includes(lower);
     let rows = rowsWhere((i) => String(data.node[i]) === query || (data.label && data.label[i] === query));
-    if (!rows.length) rows = rowsWhere((i) => has("label", i) || has("image_name", i) || has("text", i));
+    if (!rows.length) rows = rowsWhere((i) => has("label", i) || has("cluster_name", i) || has("image_name", i) || has("text", i));
     $("found").textContent = rows.length === 1 ? "1 node" : `${rows.length.toLocaleString("en")} nodes`;
     choose(rows);
   }
@@ -157,10 +159,52 @@ window.exploreReady = function ({nodes, ...map}) {
     map.points.glyph.fill_color = {field, transform: map.mapper};
     map.points.selection_glyph.fill_color = {field, transform: map.mapper};
     map.bar.visible = scale;
+    document.body.dataset.colour = colour;
     for (const legend of document.querySelectorAll(".legend")) legend.hidden = legend.dataset.colour !== colour;
     fillTable();
   }
   $("colour").addEventListener("change", paint);
+
+  // ------------------------------------------------------------------------------------------------ names of clusters
+  // The finest level of which half of the names in view fit; names that would overlap a larger cluster's are left out.
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = about.font;
+  function fitNames(level) {
+    const {x_range, y_range, inner_width, inner_height} = map.plot;
+    const [wide, high] = [inner_width / (x_range.end - x_range.start), inner_height / (y_range.end - y_range.start)];
+    const boxes = [];
+    let inView = 0;
+    for (const {row, text, picture} of level) {
+      let [x, y] = [(data.x[row] - x_range.start) * wide, (data.y[row] - y_range.start) * high];
+      if (!(x >= 0 && x <= inner_width && y >= 0 && y <= inner_height)) continue;
+      inView += 1;
+      const half = about.picture_size / 2 + 2;
+      const [w, h] = text === undefined ? [half, half] : [pen.measureText(text).width / 2 + 4, 10];
+      if (text !== undefined) y += 12; // above the middle of the cluster
+      x = Math.max(w, Math.min(inner_width - w, x)); y = Math.max(h, Math.min(inner_height - h, y));
+      if (boxes.some((box) => Math.abs(box.left - x) < box.w + w && Math.abs(box.up - y) < box.h + h)) continue;
+      boxes.push({left: x, up: y, w, h, x: x / wide + x_range.start, y: y / high + y_range.start, text, picture});
+    }
+    return {boxes, fits: boxes.length >= inView / 2};
+  }
+  function writeNames() {
+    const levels = about.names.map(fitNames);
+    const coarse = levels.findIndex((level) => !level.fits);
+    const {boxes} = levels.at(coarse < 0 ? -1 : Math.max(0, coarse - 1));
+    const fill = (source, chosen, key, value) => {
+      source.data = {x: chosen.map((box) => box.x), y: chosen.map((box) => box.y), [key]: chosen.map(value)};
+    };
+    fill(map.names, boxes.filter((box) => box.text !== undefined), "text", (box) => box.text);
+    const drawn = boxes.filter((box) => box.picture !== undefined && data.picture[box.picture]);
+    if (drawn.length) fill(map.pictures, drawn, "url", (box) => "data:image/webp;base64," + data.picture[box.picture]);
+  }
+  let asked = 0;
+  const askNames = () => { cancelAnimationFrame(asked); asked = requestAnimationFrame(writeNames); };
+  if (about.names.length) {
+    for (const range of [map.plot.x_range, map.plot.y_range]) range.change.connect(askNames);
+    for (const side of ["inner_width", "inner_height"]) map.plot.properties[side].change.connect(askNames);
+    askNames();
+  }
 
   // ------------------------------------------------------------------------------------------------ histograms
   // Each bar has a blue copy in front of it, cut to the share of its nodes that are selected.
@@ -217,9 +261,10 @@ window.exploreReady = function ({nodes, ...map}) {
 
   // ------------------------------------------------------------------------------------------------ clicks
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("button");
+    const button = event.target.closest("button, tr[data-cluster]");
     if (!button) return;
     if (button.dataset.nodes !== undefined) show(rowsOf(button.dataset.nodes.split(",").map(Number)));
+    else if (button.dataset.cluster !== undefined) show(rowsWhere((i) => data.cluster[i] === Number(button.dataset.cluster)));
     else if (button.dataset.label !== undefined) show(rowsWhere((i) => data.label[i] === button.dataset.label));
     else if (button.dataset.code !== undefined) {
       const values = data[about.ways[colour].field], code = Number(button.dataset.code);
@@ -231,6 +276,7 @@ window.exploreReady = function ({nodes, ...map}) {
     if (row !== undefined) image.replaceWith(thumb(row));
   }
   nodes.selected.change.connect(() => { fillTable(); fillHistograms(); });
+  document.body.dataset.colour = colour;
   about.hint = $("hint").textContent;
   document.body.dataset.ready = "yes";
 };

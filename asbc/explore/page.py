@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from asbc.dimension import LARGEST, SMALLEST
 from asbc.explore.findings import MAX_GROUPS, MAX_OUTLIERS, Findings
-from asbc.explore.map import Coloring, colorings, draw_map
+from asbc.explore.map import FONT, NAME_SIZE, PICTURE_SIZE, Coloring, class_palette, cluster_names, colorings, draw_map
 from asbc.explore.material import Thumbnails
 from asbc.report.figures import Panel, panel_svg
 from asbc.report.style import RED
@@ -39,12 +39,14 @@ TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the numbers abo
 MAX_TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
 MAX_TEXT = 300  # characters of a text on a page
 SNIPPET = 140  # characters of a text in a list
-MAX_COMPONENTS, MAX_PAIRS = 10, 30  # components and pairs of classes that are listed
+MAX_COMPONENTS, MAX_PAIRS, MAX_CLUSTERS = 10, 30, 300  # components, pairs of classes and clusters that are listed
 BINS = 48
 # Columns of the table of chosen nodes and of its CSV file: key, title, digits.
 COLUMNS: list[tuple[str, str, int | None]] = [
     ("node", "id", None),
     ("label", "label", None),
+    ("cluster", "cluster", 0),
+    ("cluster_name", "cluster name", None),
     ("suggested", "suggested", None),
     ("suspicion", "suspicion", 2),
     ("dimension", "dimension", 1),
@@ -64,7 +66,7 @@ def write_page(
     found: Findings,
     out: str | os.PathLike = "explore.html",
     *,
-    name: str = "vectors",
+    title: str = "Vectors",
     thumbnails: Thumbnails | None = None,
     method: Sequence[str] = (),
 ) -> Path:
@@ -77,7 +79,7 @@ def write_page(
     out : str or path, default="explore.html"
         The page; the table has the same name with ``.parquet``. Files that `asbc-explore` did not write are not
         overwritten.
-    name : str, default="vectors"
+    title : str, default="Vectors"
         Title of the page.
     thumbnails : Thumbnails or None, default=None
         Small images of the nodes.
@@ -103,7 +105,7 @@ def write_page(
     ('explore.html', True)
     """
     page, table = check_targets(out)
-    text = render(found, name, thumbnails, method)
+    text = render(found, title, thumbnails, method)
     about = found.about
     whole = {
         "version": __version__,
@@ -141,7 +143,7 @@ def _is_own_table(path: Path) -> bool:
         return False
 
 
-def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, method: Sequence[str] = ()) -> str:
+def render(found: Findings, title: str, thumbnails: Thumbnails | None = None, method: Sequence[str] = ()) -> str:
     """Return the page as HTML. The parameters are those of :func:`write_page`."""
     ways = colorings(found)
     notes: list[str] = []
@@ -154,6 +156,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
     document.js_on_event(DocumentReady, CustomJS(args=models, code=f"window.exploreReady({{{', '.join(models)}}});"))
     places = np.stack([source.data["x"], source.data["y"]])
     histograms = list(_histograms(found))
+    named_by_pictures = thumbnails is not None and not {"text", "label"} & set(found.nodes)
     about = {
         "span": float((places.max(axis=1) - places.min(axis=1)).max()) or 1.0,
         "columns": [
@@ -170,6 +173,9 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
             }
             for way in ways
         },
+        "names": cluster_names(found, named_by_pictures),
+        "font": f"{NAME_SIZE}px {FONT}",
+        "picture_size": PICTURE_SIZE,
         "words": words,
         "classes": classes,
         "histograms": {one.key: {"edges": one.edges, "counts": one.counts} for one in histograms},
@@ -181,7 +187,7 @@ def render(found: Findings, name: str, thumbnails: Thumbnails | None = None, met
     return file_html(
         document,
         INLINE,
-        name,
+        title,
         template=templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8")),
         template_variables={
             "generator": GENERATOR,
@@ -216,6 +222,8 @@ def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
         if key in nodes:
             columns[key] = nodes[key].to_numpy(np.float32)
     columns["component"] = nodes["component"].to_numpy(np.int32) + 1
+    if "cluster" in nodes:
+        columns["cluster"] = nodes["cluster"].to_numpy(np.int32)
     return columns | {way.field: way.values for way in ways if way.legend}
 
 
@@ -223,7 +231,7 @@ def _class_columns(found: Findings) -> dict[str, dict[str, list]]:
     """Return columns of classes as their names and each node's class number, -1 for none."""
     nodes = found.nodes.iloc[found.shown]
     coded = {}
-    for key in [name for name in ("label", "suggested") if name in nodes]:
+    for key in [name for name in ("label", "suggested", "cluster_name") if name in nodes]:
         codes, names = pd.factorize(nodes[key])
         coded[key] = {"names": names.tolist(), "codes": codes.tolist()}
     return coded
@@ -403,10 +411,20 @@ def _lists(found: Findings, images: set[int]) -> dict[str, Any]:
             (number + 1, int(sizes[number]), _join(np.flatnonzero(component == number)) if number else "")
             for number in range(min(MAX_COMPONENTS, len(sizes)))
         ],
+        "cluster_count": 0 if found.clusters is None else len(found.clusters.table),
+        "clusters": None if found.clusters is None else _clusters(found.clusters.table, refs),
         "suspects": None if found.issues is None else _suspects(found, refs),
         "doubtful": len(found.suspects),
         **_class_lists(found),
     }
+
+
+def _clusters(table: pd.DataFrame, refs: Any) -> list[dict[str, Any]]:
+    palette = class_palette(len(table))
+    return [
+        {**row, "color": palette[row["cluster"]], "examples": refs(row["examples"])}
+        for row in table[:MAX_CLUSTERS].to_dict("records")
+    ]
 
 
 def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:

@@ -34,7 +34,8 @@ def name_clusters(
         Cluster of each node, from 0 to c - 1; -1 belongs to none.
     texts : sequence of n str, optional
     labels : (n,) array, optional
-        Labels of the nodes; -1, None, NaN or "" where unknown. The name is the majority label with its share.
+        Labels of the nodes; -1, None, NaN or "" where unknown. The name is the majority label with its share; if no
+        label has half of the nodes, the most frequent ones, at most `n_words`, with the share of all of them.
     n_words : int, default=3
         Words in a name.
     stop_words : "english", list of str or None, default="english"
@@ -65,11 +66,11 @@ def name_clusters(
     if texts is not None:
         if len(texts) != len(found):
             raise ValueError(f"texts must have one entry per node, {len(found)}; got {len(texts)}.")
-        return _from_words(found, texts, n_words, stop_words)
-    return _from_labels(found, labels)
+        return _from_words(found, list(texts), n_words, stop_words)
+    return _from_labels(found, labels, n_words)
 
 
-def _from_words(clusters: NDArray, texts: Sequence[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
+def _from_words(clusters: NDArray, texts: list[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
     count = int(clusters.max()) + 1
     documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c).tolist()) for c in range(count)]
     common = COMMON_SHARE if count >= FEW_CLUSTERS else 1.0
@@ -92,7 +93,7 @@ def _from_words(clusters: NDArray, texts: Sequence[str], n_words: int, stop_word
     return names
 
 
-def _from_labels(clusters: NDArray, labels: Any) -> list[str]:
+def _from_labels(clusters: NDArray, labels: Any, most: int) -> list[str]:
     codes, classes = encode_partial(labels, len(clusters))
     names = []
     for c in range(int(clusters.max()) + 1):
@@ -100,6 +101,9 @@ def _from_labels(clusters: NDArray, labels: Any) -> list[str]:
         if not len(known):
             names.append(f"cluster {c}")
             continue
-        counts = np.bincount(known)
-        names.append(f"{classes[counts.argmax()]} ({counts.max() / len(known):.0%})")
+        share = np.bincount(known) / len(known)
+        order = np.argsort(-share, kind="stable")[:most]
+        order = order[share[order] > 0]
+        taken = order[: int(np.searchsorted(np.cumsum(share[order]), 0.5 - 1e-9)) + 1]
+        names.append(f"{', '.join(str(classes[i]) for i in taken)} ({share[taken].sum():.0%})")
     return names

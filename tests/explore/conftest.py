@@ -37,7 +37,7 @@ def made(tmp_path_factory):
     """Folder with ``explore.html`` (labels and texts) of the clouds."""
     folder = save_clouds(tmp_path_factory.mktemp("explore"))
     words = [folder / "vectors.npy", "--labels", folder / "labels.npy", "--texts", folder / "texts.txt"]
-    words += ["--metric", "euclidean", "--quiet", "--name", f"Clouds {EVIL}", "--out", folder / "explore.html"]
+    words += ["--metric", "euclidean", "--quiet", "--title", f"Clouds {EVIL}", "--out", folder / "explore.html"]
     assert main([str(word) for word in words]) == 0
     return folder
 

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from asbc.explore import explore, write_page
+from asbc.explore.material import read_material
 from asbc.report.command import make_report
 from tests.explore.conftest import EVIL
 from tests.report.small import rows_of, write_run
@@ -187,7 +189,7 @@ def test_ids_are_copied(page):
 def test_colours_are_switched(page):
     select = Select(element(page, "colour"))
     keys = [option.get_attribute("value") for option in select.options]
-    assert keys == ["label", "dimension", "sigma", "density", "component", "suspicion"]
+    assert keys == ["label", "cluster", "dimension", "sigma", "density", "component", "suspicion"]
     seen = set()
     for key in keys:
         select.select_by_value(key)
@@ -294,3 +296,84 @@ def test_pages_name_no_remote_address_and_forbid_requests(kind, made, browser, t
     assert browser.execute_script("return window.blocked") == "connect-src"
     assert requests(browser) == []
     browser.get_log("browser")  # the violation above
+
+
+# Left, top, right and bottom of every name on the map, and of the area that nodes are drawn in.
+NAMES = (
+    MODELS
+    + """
+const view = Bokeh.index.find_one_by_id ? Bokeh.index.find_one_by_id(plot.id) : Bokeh.index[plot.id];
+const {left, top, right, bottom} = view.frame.bbox, {x_scale, y_scale} = view.frame;
+const names = Bokeh.documents[0].get_model_by_name('names').data;
+const about = JSON.parse(document.getElementById('about').textContent);
+const pen = document.createElement('canvas').getContext('2d');
+pen.font = about.font;
+const boxes = Array.from(names.text).map((text, i) => {
+  const [x, y, half] = [x_scale.compute(names.x[i]), y_scale.compute(names.y[i]), pen.measureText(text).width / 2];
+  return [x - half, y - 7, x + half, y + 7];
+});
+return {texts: Array.from(names.text), boxes, frame: [left, top, right, bottom], levels: about.names.map(
+  (level) => level.map((name) => name.text))};
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def clusters(browser, tmp_path_factory):
+    """The page of 900 sentences with 30 intents, as it opens."""
+    folder, sample = tmp_path_factory.mktemp("clusters"), read_material("clinc100")
+    some = np.isin(sample.labels, np.unique(sample.labels)[:30])
+    found = explore(sample.vectors[some], sample.labels[some])
+    browser.get(write_page(found, folder / "named.html", title="Named").as_uri())
+    WebDriverWait(browser, 60).until(lambda b: b.execute_script(READY))
+    return browser, found
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_of_clusters_are_on_the_map_and_do_not_overlap(clusters, width):
+    page, _ = clusters
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    try:
+        seen = []
+        for zoom in (1, 3):
+            page.execute_script(
+                MODELS
+                + """
+                plot.reset.emit();
+                const {row} = JSON.parse(document.getElementById('about').textContent).names.at(-1)[0];
+                for (const key of arguments[0] > 1 ? ['x', 'y'] : []) {
+                  const range = plot[key + '_range'], middle = source.data[key][row];
+                  const half = (range.end - range.start) / 2 / arguments[0];
+                  range.have_updated_interactively = true;
+                  range.setv({start: middle - half, end: middle + half});
+                }
+                """,
+                zoom,
+            )
+            page.execute_async_script("setTimeout(arguments[0], 500)")  # until all of it is drawn
+            names = until(page, lambda: (found := page.execute_script(NAMES)) and found["texts"] and found)
+            left, top, right, bottom = names["frame"]
+            for i, box in enumerate(names["boxes"]):
+                assert left <= box[0] and box[2] <= right and top <= box[1] and box[3] <= bottom
+                for other in names["boxes"][:i]:
+                    apart = box[0] >= other[2] or other[0] >= box[2] or box[1] >= other[3] or other[1] >= box[3]
+                    assert apart, names["texts"]
+            seen.append([number for number, level in enumerate(names["levels"]) if set(names["texts"]) <= set(level)])
+        assert seen[0] and seen[1] and max(seen[1]) >= max(seen[0])
+        assert max(seen[1]) == len(names["levels"]) - 1, "the finest level when zoomed in"
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_row_of_the_table_of_clusters_selects_its_nodes(clusters):
+    page, found = clusters
+    assert element(page, "colour").get_attribute("value") == "cluster"  # 30 classes
+    rows = page.find_elements(By.CSS_SELECTOR, ".clusters tbody tr")
+    assert len(rows) == len(found.clusters.table)
+    for number in (0, len(rows) - 1):
+        page.execute_script("arguments[0].cells[1].click()", rows[number])
+        assert chosen(page) == np.flatnonzero(found.nodes["cluster"] == number).tolist()
+        assert str(found.clusters.table["name"][number]) in rows[number].text
+    page.execute_script("document.getElementById('clear').click()")

@@ -81,7 +81,7 @@ def test_a_folder_of_asbc_embed_is_called_by_what_it_holds(made, tmp_path):
     draft.write(np.arange(120), vectors, np.arange(120) % 3)
     draft.publish({"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
     stored = read_material(store.find("hash"))
-    assert stored.name == "simclr of photos" and stored.graph is None
+    assert stored.title == "simclr of photos" and stored.graph is None
     assert (stored.vectors == vectors).all() and (stored.labels == np.arange(120) % 3).all()
 
 
@@ -130,8 +130,16 @@ def test_what_a_file_was_taken_for_is_said(made, still, tmp_path, caplog):
     assert "vectors: stuff, (120, 12); labels: kind" in caplog.text
 
 
+def test_the_title_is_the_one_given_not_the_name_of_the_file(made, still, tmp_path):
+    words = [made / "vectors.npy", "--out", tmp_path / "a.html", "--quiet"]
+    assert run(*words) == 0 and "<title>120 vectors</title>" in (tmp_path / "a.html").read_text()
+    assert run(*words, "--title", "Clouds & co") == 0
+    text = (tmp_path / "a.html").read_text()
+    assert "<title>Clouds &amp; co</title>" in text and "<h1>Clouds &amp; co</h1>" in text
+
+
 def test_a_page_of_ours_is_written_anew(made, still):
     words = [made / "vectors.npy", "--out", made / "again.html", "--quiet"]
-    assert run(*words, "--name", "first") == 0 and run(*words, "--name", EVIL) == 0
+    assert run(*words, "--title", "first") == 0 and run(*words, "--title", EVIL) == 0
     text = (made / "again.html").read_text()
     assert "<title>first</title>" not in text and EVIL not in text

@@ -1,6 +1,7 @@
 """The numbers behind the page: one row per node, and they agree with the library's own functions."""
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,10 @@ from scipy import sparse
 import asbc
 from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
+from asbc.explore.clusters import place_names
 from asbc.explore.findings import scale_strengths
-from asbc.explore.map import colorings
+from asbc.explore.map import cluster_names, colorings
+from asbc.explore.material import Thumbnails
 from asbc.explore.page import render
 from tests.conftest import curved_clouds
 
@@ -133,6 +136,71 @@ def test_a_stratified_share():
     np.testing.assert_array_equal(taken, stratified_share(strata, 200, seed=1))
     np.testing.assert_array_equal(stratified_share(strata, 5000), np.arange(1203))
     assert len(stratified_share(np.arange(100), 30)) == 30  # more strata than places
+
+
+def test_clusters_are_those_of_the_library(made):
+    X, texts = np.load(made / "vectors.npy"), (made / "texts.txt").read_text().splitlines()
+    table = pd.read_parquet(made / "explore.parquet")
+    clusters = asbc.GraphClusters(metric="euclidean").fit(X)
+    np.testing.assert_array_equal(table["cluster"], clusters.labels_)
+    np.testing.assert_array_equal(table["cluster_confidence"], clusters.confidence_)
+    named = table.groupby("cluster")["cluster_name"].agg(["first", "nunique"])
+    words = asbc.name_clusters(clusters.labels_, texts=texts)
+    assert (named["nunique"] == 1).all() and named["first"].is_unique
+    assert all(name.startswith(word) for name, word in zip(named["first"], words, strict=True))
+
+
+def test_the_table_of_clusters(still):
+    X, y = curved_clouds(120)
+    labels = np.array(["ant", "bee", "cat", "dog", "eel", "fox"])[y]
+    found = explore(X, labels)
+    table, nodes = found.clusters.table, found.nodes
+    assert table["size"].tolist() == nodes["cluster"].value_counts(sort=False).sort_index().tolist()
+    assert table["size"].is_monotonic_decreasing and table["stability"].between(0, 1).all()
+    for row in table.itertuples():
+        members = nodes[nodes["cluster"] == row.cluster]
+        most = members["label"].value_counts(normalize=True)
+        assert f"{most.iloc[0]:.0%}" in row.labels and set(row.examples) <= set(members["node"])
+        assert 1 <= len(row.examples) <= 3 and set(row.examples) <= set(found.shown)
+    page = render(found, "any")
+    assert all(f"</i>{name}</button>" in page for name in table["name"])
+    assert explore(X).clusters.table["name"].tolist()[0] == "cluster 0"
+
+
+def test_clusters_are_the_first_colours_without_labels_or_with_many(still):
+    X, y = curved_clouds(120)
+    first = [colorings(explore(X, labels))[0].key for labels in (None, y, np.arange(120) % 20, np.arange(120) % 21)]
+    assert first == ["cluster", "label", "label", "cluster"]
+
+
+def test_names_are_written_where_their_clusters_are():
+    cluster = np.array([0, 0, 0, 1, 1, 2])
+    places = np.array([[0, 0], [1, 1], [9, 2], [5, 5], [5, 7], [8, 8.0]])
+    assert place_names(cluster, places).tolist() == [1, 3, 5]
+
+
+def test_pictures_stand_for_clusters_without_texts_and_labels(still):
+    X, y = curved_clouds(120)
+    found = explore(X, images=[f"{i}.png" for i in range(120)])
+    levels = cluster_names(found, pictures=True)
+    assert len(levels) == len(found.clusters.levels)
+    for level, examples in zip(levels, found.clusters.examples, strict=True):
+        assert [name["picture"] for name in level] == examples[:, 0].tolist() and "text" not in level[0]
+    thumbnails = Thumbnails(dict.fromkeys(range(120), "AAAA"))
+    assert '"picture":' in render(found, "any", thumbnails)
+    labelled = explore(X, y, images=[f"{i}.png" for i in range(120)])
+    assert '"text":' in render(labelled, "any", thumbnails)
+
+
+def test_without_graspologic_the_page_has_no_clusters(still, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "graspologic_native", None)
+    found = explore(curved_clouds(60)[0])
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        'no clusters on this page: GraphClusters needs graspologic_native: pip install "asbc[cluster]"'
+    )
+    assert found.clusters is None and "cluster" not in found.nodes
+    assert colorings(found)[0].key == "dimension" and '<div class="clusters">' not in render(found, "any")
 
 
 def test_strengths_keep_the_shape_of_a_graph():
