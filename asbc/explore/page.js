@@ -166,7 +166,9 @@ window.exploreReady = function ({nodes, ...map}) {
   $("colour").addEventListener("change", paint);
 
   // ------------------------------------------------------------------------------------------------ names of clusters
-  // The finest level of which half of the names in view fit; names that would overlap a larger cluster's are left out.
+  // The finest level of which half of the names in view fit, or the first with more than a few names on a small screen.
+  // Names that would overlap a larger cluster's are left out.
+  const FEW_NAMES = 8;
   const pen = document.createElement("canvas").getContext("2d");
   pen.font = about.font;
   function fitNames(level) {
@@ -188,9 +190,11 @@ window.exploreReady = function ({nodes, ...map}) {
     return {boxes, fits: boxes.length >= inView / 2};
   }
   function writeNames() {
-    const levels = about.names.map(fitNames);
-    const coarse = levels.findIndex((level) => !level.fits);
-    const {boxes} = levels.at(coarse < 0 ? -1 : Math.max(0, coarse - 1));
+    let [{boxes}, ...finer] = about.names.map(fitNames);
+    for (const level of finer) {
+      if (!level.fits && (boxes.length >= FEW_NAMES || level.boxes.length <= boxes.length)) break;
+      boxes = level.boxes;
+    }
     const fill = (source, chosen, key, value) => {
       source.data = {x: chosen.map((box) => box.x), y: chosen.map((box) => box.y), [key]: chosen.map(value)};
     };

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -310,6 +309,8 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
 
 def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> Iterator[_Partition]:
     """Yield partitions from coarse to fine, until they become unstable or their clusters small."""
+    from sklearn.metrics import adjusted_rand_score  # imports rich
+
     resolution, highest, unstable = LOWEST_RESOLUTION, 0.0, 0
     while unstable < UNSTABLE_LEVELS:
         labels = _leiden(graph, resolution, seed)

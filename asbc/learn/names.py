@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.feature_extraction.text import CountVectorizer
 
 from asbc.learn.labels import encode_partial
 
@@ -71,6 +70,8 @@ def name_clusters(
 
 
 def _from_words(clusters: NDArray, texts: list[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
+    from sklearn.feature_extraction.text import CountVectorizer  # imports rich
+
     count = int(clusters.max()) + 1
     documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c).tolist()) for c in range(count)]
     common = COMMON_SHARE if count >= FEW_CLUSTERS else 1.0

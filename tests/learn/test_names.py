@@ -14,9 +14,7 @@ def test_words_that_set_a_cluster_apart_come_first():
 
 def test_a_pandas_series_of_texts_is_read_in_its_order():
     texts = pd.Series(["lost card", "cheap flight"], index=[1, 0])
-    assert asbc.name_clusters([0, 1], texts=texts, n_words=1) == asbc.name_clusters(
-        [0, 1], texts=list(texts), n_words=1
-    )
+    assert asbc.name_clusters([0, 1], texts=texts, n_words=2) == ["card, lost", "cheap, flight"]
 
 
 def test_texts_without_words_still_get_a_name():
