@@ -122,9 +122,10 @@ def _check_distances(measured, indices, given, metric: str) -> None:
         allowed = CLOSE_RATIO * form + CLOSE_SCALE * np.median(form) + np.finfo(np.float32).tiny
         if (np.abs(reported - form) <= allowed).mean() >= CLOSE_SHARE:
             return
+    other = "euclidean" if metric == "cosine" else "cosine"
     raise ValueError(
-        "neighbors does not match X: its distances are not those between the rows of X, nor their squares. "
-        "Use metric='cosine' for neighbours by angle."
+        f"neighbors does not match X: its distances are not those between the rows of X by metric={metric!r}, nor "
+        f"their squares. Use metric={other!r} if the neighbours were found by it."
     )
 
 
