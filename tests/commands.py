@@ -51,7 +51,10 @@ class Process(subprocess.Popen):
         # Opened for appending, so that reading does not move the place where the process writes.
         self._output = [tempfile.TemporaryFile("ab+") for _ in range(2)]  # noqa: SIM115
         out, err = self._output
-        super().__init__([sys.executable, *command], cwd=cwd, env=env, stdout=out, stderr=err, start_new_session=True)
+        options = {"cwd": cwd, "env": env, "stdout": out, "stderr": err, "start_new_session": True}
+        if os.name == "posix":  # a shell starts background jobs, and so their children, with SIGINT ignored
+            options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+        super().__init__([sys.executable, *command], **options)
         atexit.register(self.kill)  # if the test fails before it waits
 
     def read(self):
