@@ -151,7 +151,7 @@ def test_what_is_imported_is_declared(path, project):
 
 @pytest.mark.slow
 def test_importing_the_library_stays_light():
-    heavy = ["torch", "lightning", "timm", "pandas", "pyarrow", "matplotlib", "wandb", "hydra", "rich"]
+    heavy = ["torch", "lightning", "timm", "pandas", "pyarrow", "matplotlib", "wandb", "hydra"]
     heavy += ["umap", "faiss", "dask"]
     code = f"""
 import sys, numba, scipy.optimize, sklearn.base, sklearn.utils.validation

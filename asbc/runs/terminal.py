@@ -67,7 +67,7 @@ def headline(table: pd.DataFrame, record: Experiment | None = None) -> list[Colu
     >>> from asbc.runs.terminal import headline
     >>> row = {"experiment": "loo", "method": "knn", "metric": "loo", "trial": 0, "seconds": 0.1}
     >>> table = pd.DataFrame([{**row, "samples": s, "level": s, "value": v} for s, v in ((5, 0.4), (20, 0.8))])
-    >>> [(column.title, column.values["knn"]) for column in headline(table)]
+    >>> [(column.title, float(column.values["knn"])) for column in headline(table)]
     [('LOO', 0.8)]
     """
     record = find_record(str(table["experiment"].iloc[0])) if record is None else record

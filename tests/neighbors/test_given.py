@@ -82,14 +82,14 @@ def test_scikit_learns_transformer(X, own, kind):
     found = given_neighbors(X, kind(matrix), K)
     # Among equal distances scikit-learn may have kept another of them.
     assert (found.distances == own.distances).all()
-    builder = asbc.GraphBuilder(k_cand=K).fit(X, neighbors=matrix)
+    builder = asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X, neighbors=matrix)
     assert builder.neighbors_.k == K
 
 
 def test_a_graph_on_given_neighbours_has_the_same_bits(X, own):
     for given in (own, with_self(own), own.to_distances(), own.to_distances(include_self=True)):
-        graph = asbc.GraphBuilder(k_cand=K).fit_transform(X, neighbors=given)
-        assert (graph != asbc.GraphBuilder(k_cand=K).fit_transform(X)).nnz == 0
+        graph = asbc.GraphBuilder(k_cand=K, metric="euclidean").fit_transform(X, neighbors=given)
+        assert (graph != asbc.GraphBuilder(k_cand=K, metric="euclidean").fit_transform(X)).nnz == 0
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,19 @@ def test_a_graph_on_given_neighbours_has_the_same_bits(X, own):
 )
 def test_bad_neighbours(X, own, change, error, message):
     with pytest.raises(error, match=message):
-        asbc.GraphBuilder(k_cand=K).fit(X, neighbors=change(own.indices, own.distances))
+        asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X, neighbors=change(own.indices, own.distances))
 
 
 def test_neighbours_of_another_set(X, own):
     other = np.random.default_rng(9).normal(size=X.shape)
     for given in (own, (own.indices, own.distances)):
         with pytest.raises(ValueError, match="neighbors does not match X"):
-            asbc.GraphBuilder(k_cand=K).fit(other, neighbors=given)
+            asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(other, neighbors=given)
 
 
 def test_a_damaged_object_is_mended_or_refused(X, own):
     row = np.arange(150, 151)  # none of those that a sample of nodes would show
-    wanted = asbc.GraphBuilder(k_cand=K - 1).fit(X, neighbors=own).neighbors_
+    wanted = asbc.GraphBuilder(k_cand=K - 1, metric="euclidean").fit(X, neighbors=own).neighbors_
     with_self_loop = own.indices.copy(), own.distances.copy()
     with_self_loop[0][row] = np.r_[row, own.indices[150, :-1]]
     with_self_loop[1][row] = np.r_[0.0, own.distances[150, :-1]]
@@ -130,24 +130,26 @@ def test_a_damaged_object_is_mended_or_refused(X, own):
         array[row, -1] = array[row, -2]
     shifted = own.indices, own.distances + np.where(np.arange(300) == 150, 1e-3, 0.0)[:, None]
     for damaged in (with_self_loop, twice, shifted):
-        found = asbc.GraphBuilder(k_cand=K - 1).fit(X, neighbors=asbc.Neighbors(*damaged)).neighbors_
+        found = (
+            asbc.GraphBuilder(k_cand=K - 1, metric="euclidean").fit(X, neighbors=asbc.Neighbors(*damaged)).neighbors_
+        )
         np.testing.assert_array_equal(found.indices, wanted.indices)
         np.testing.assert_array_equal(found.distances, wanted.distances)
     with pytest.raises(
         ValueError, match=f"at least k_cand={K} for every node; row 150 has {K - 1}, excluding the node itself"
     ):
-        asbc.GraphBuilder(k_cand=K).fit(X, neighbors=asbc.Neighbors(*with_self_loop))
+        asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X, neighbors=asbc.Neighbors(*with_self_loop))
     for value, message in ((np.nan, "finite, at least 0 and in ascending order; row 150"), (-1.0, "row 150 does not")):
         distances = own.distances.copy()
         distances[150, 0] = value
         with pytest.raises(ValueError, match=message):
-            asbc.GraphBuilder(k_cand=K).fit(X, neighbors=asbc.Neighbors(own.indices, distances))
+            asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X, neighbors=asbc.Neighbors(own.indices, distances))
     for indices, message in (
         (own.indices + 1, "refers to row 300, and X has 300 rows"),
         (own.indices - 1, "row .* -1"),
     ):
         with pytest.raises(ValueError, match=message):
-            asbc.GraphBuilder(k_cand=K).fit(X, neighbors=asbc.Neighbors(indices, own.distances))
+            asbc.GraphBuilder(k_cand=K, metric="euclidean").fit(X, neighbors=asbc.Neighbors(indices, own.distances))
 
 
 def test_to_distances_keeps_zeros_and_order(X, own):

@@ -94,9 +94,9 @@ def test_bad_images_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"pictures": np.zeros(3)}, "an array called images is wanted, got pictures"),
+        ({"pictures": np.zeros(3)}, "has no array called images, but pictures"),
         ({"images": np.zeros((4, 8, 8, 3))}, r"must be uint8 \(n, h, w, 3\), got float64 \(4, 8, 8, 3\)"),
-        ({"images": np.zeros((4, 8, 8, 3), np.uint8), "labels": np.zeros(3, int)}, "labels must be 4 whole numbers"),
+        ({"images": np.zeros((4, 8, 8, 3), np.uint8), "labels": np.zeros(3, int)}, "labels must be 4 integers"),
         ({"images": np.array([{}, None])}, "not a readable"),
     ],
 )
