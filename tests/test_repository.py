@@ -117,6 +117,12 @@ def test_every_dependency_has_a_lower_bound(project):
         )
 
 
+def test_compilers_have_an_upper_bound(project):
+    """The cache of compiled code uses internals of numba, so only versions that were tested are allowed."""
+    bounds = [line for line in project["dependencies"] if line.startswith(("numba", "llvmlite"))]
+    assert len(bounds) == 2 and all("<" in line for line in bounds), bounds
+
+
 def test_all_is_what_a_user_can_use(project):
     assert installed(project, ["all"]) == set(project["optional-dependencies"]) - {"dev", "peers", "solo"}
     assert installed(project, ["dev"]) >= {"all", "peers"}
