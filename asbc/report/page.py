@@ -24,6 +24,7 @@ GENERATOR = "asbc-report"
 PAPER = "Geometry-Aware Graph Construction via Adaptive Spectral Bandwidth Control"
 CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open", NOT_RUN: "idle"}
 PLURALS = {HOLDS: "hold", FAILS: "do not hold", UNKNOWN: "cannot be decided", NOT_RUN: "were not run"}
+SINGULARS = {HOLDS: "holds", FAILS: "does not hold", UNKNOWN: "cannot be decided", NOT_RUN: "was not run"}
 
 GLOSSARY = {
     "kNN": "The plain graph: each node is joined to its k nearest neighbours with equal weights.",
@@ -192,13 +193,15 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     if not parts:
         first = f"The runs on {names} do not compare graphs on any task with at least {FEWEST_TRIALS} trials yet."
     elif len(reports) == 1:
-        first = f"On {names} the recommended graphs are {listed(parts)}."
+        first = f"On {names} the recommended graph{'s are' if len(parts) > 1 else ' is'} {listed(parts)}."
     else:
         counts = listed([f"{full_label(method)} ({times})" for method, times in wins.most_common()])
         first = f"On {names}, {len(parts)} comparisons of graphs on a task recommend: {counts}."
     tally = Counter(one.verdict for report in reports for one in report.verdicts if one.of_paper)
     verdicts = [
-        f"{tally[v]} {PLURALS[v] if tally[v] != 1 else v}" for v in (HOLDS, FAILS, UNKNOWN, NOT_RUN) if tally[v]
+        f"{tally[v]} {(PLURALS if tally[v] != 1 else SINGULARS)[v]}"
+        for v in (HOLDS, FAILS, UNKNOWN, NOT_RUN)
+        if tally[v]
     ]
     return [_minus(first), f"Of {sum(tally.values())} tests of the paper's claims, {listed(verdicts)}."]
 
@@ -245,7 +248,7 @@ def _rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
 def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     counts = Counter(one.verdict for one in verdicts if one.of_paper)
     return [
-        (CLASSES[verdict], f"{counts[verdict]} {plural if counts[verdict] != 1 else verdict}")
+        (CLASSES[verdict], f"{counts[verdict]} {plural if counts[verdict] != 1 else SINGULARS[verdict]}")
         for verdict, plural in PLURALS.items()
         if counts[verdict]
     ]

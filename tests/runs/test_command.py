@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -274,3 +275,16 @@ def test_debug_is_one_trial_on_the_digits(tmp_path, monkeypatch):
     assert set(table["dataset"]) == {"digits"} and set(table["trial"]) == {0} and set(table["samples"]) == {10}
     (folder,) = tmp_path.glob("runs/*/")
     assert read_status(folder)["tags"] == ["first"]
+
+
+def test_the_docs_name_every_column(tmp_path, monkeypatch):
+    text = (conf_dir().parent / "docs" / "results.md").read_text()
+    named = {name for line in text.splitlines() if line.startswith("| `") for name in re.findall(r"`([\w.*]+)`", line)}
+    words = ["method=[nnk_sigma]", "evaluate=[loo,lp,alignment,regimes,regret]"]
+    small = ["evaluate.lp.labels=[1]", "evaluate.regimes.n_scales=3", "evaluate.regret.scales=[1.0]"]
+    assert asbc(monkeypatch, *words, *small, f"out={tmp_path}", *TINY) == 0
+    assert asbc(monkeypatch, "method=[solo_learn]", f"out={tmp_path}", *TINY) == 0
+    columns = set(collect(tmp_path, per_node=True))
+    tasks = ("loo.", "lp.", "alignment.", "regimes.", "regret.")
+    unnamed = [c for c in columns if not c.startswith(tasks) and not {c, c.partition(".")[0] + ".*"} & named]
+    assert len(columns) > 40 and not unnamed
