@@ -11,9 +11,14 @@ from torch import Tensor, nn
 
 from asbc.train.method import MomentumMethod
 
+GLOBAL_VIEWS = 2  # the first views of a batch; the slow network sees only these
+
 
 class DINO(MomentumMethod):
-    """DINO (Caron et al. 2021), with two views.
+    """DINO (Caron et al. 2021).
+
+    The first two views are global. Any further ones are local: only the network that learns sees them, and they may be
+    smaller (``views.multicrop``).
 
     Parameters
     ----------
@@ -78,7 +83,7 @@ class DINO(MomentumMethod):
     def loss(self, views: list[Tensor]) -> Tensor:
         student = [self.head(self.backbone(view)) for view in views]
         with torch.no_grad():
-            teacher = [self.momentum_head(self.momentum_backbone(view)) for view in views]
+            teacher = [self.momentum_head(self.momentum_backbone(view)) for view in views[:GLOBAL_VIEWS]]
         return self.criterion(teacher, student, epoch=self.current_epoch)
 
     def on_after_backward(self) -> None:

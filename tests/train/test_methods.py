@@ -115,6 +115,21 @@ def test_dino_and_its_centre():
     assert loss_of(method) == pytest.approx(expected(center), rel=1e-5)
 
 
+def test_dino_shows_local_views_to_the_student_only():
+    method = made(DINO, hidden=10, out=5, prototypes=7, warmup_teacher_epochs=0, teacher_temperature=0.05)
+    local = torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(3))
+    seen = []
+    method.momentum_backbone.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
+    with torch.no_grad():
+        said = [log_softmax(method.head(method.backbone(view)).double().numpy() / 0.1) for view in [*VIEWS, local]]
+    wanted = [np.exp(log_softmax(t / 0.05)) for t in numbers(method.momentum_backbone, method.momentum_head)]
+    pairs = [(i, j) for i in (0, 1) for j in (0, 1, 2) if i != j]
+    expected = -np.mean([(wanted[i] * said[j]).sum(axis=1).mean() for i, j in pairs])
+    seen.clear()
+    assert float(method.loss([*VIEWS, local]).detach()) == pytest.approx(expected, rel=1e-5)
+    assert len(seen) == 2 and seen[0] is VIEWS[0] and seen[1] is VIEWS[1]
+
+
 @pytest.mark.parametrize("kind", [MoCoV2, BYOL, DINO])
 def test_no_gradient_reaches_the_follower(kind):
     method = made(kind, hidden=10, out=5)
