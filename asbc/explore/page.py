@@ -421,10 +421,8 @@ def _lists(found: Findings, images: set[int]) -> dict[str, Any]:
 
 def _clusters(table: pd.DataFrame, refs: Any) -> list[dict[str, Any]]:
     palette = class_palette(len(table))
-    return [
-        {**row, "color": palette[row["cluster"]], "examples": refs(row["examples"])}
-        for row in table[:MAX_CLUSTERS].to_dict("records")
-    ]
+    rows: Any = table[:MAX_CLUSTERS].to_dict("records")
+    return [{**row, "color": palette[row["cluster"]], "examples": refs(row["examples"])} for row in rows]
 
 
 def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:
