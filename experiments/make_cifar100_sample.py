@@ -31,7 +31,7 @@ ENCODERS = {
 CLASSES, PER_CLASS = 100, 30
 MAX_BYTES = 5_000_000  # of all files together
 
-CARD = """cifar100_<encoder>.npz: vectors of CIFAR-100 test images from six small encoders
+CARD = """cifar100_<encoder>.npz: vectors of CIFAR-100 test images from small encoders
 
 What it is
   embeddings  (3000, d) float16  one row per image, as the encoder returned it, not normalised
@@ -45,7 +45,9 @@ What it is not
   experiments and to compare methods with each other, not to compare accuracies with the paper.
 
 How they were trained
-  asbc-pretrain encoder=hour/<encoder> data=cifar100, on the 50,000 training images without their labels.
+  asbc-pretrain encoder=hour/<encoder> data=cifar100 threads=1 trainer.precision=bf16-mixed
+  on the 50,000 training images without their labels. 123 of the images stood at another place of their class than in
+  torchvision's order, so the same command gives a similar encoder, not the same bits.
   To compute the vectors from the checkpoint again:
   asbc-embed embedding=encoder embedding.encoder=<encoder> embedding.path=trained_models/<encoder>/cifar100
 

@@ -22,8 +22,8 @@ from asbc.extras import needed
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has
 INSTEAD_OF_HUB = (
     "embedding.path=<file> names a local file of weights, embedding.source=lightly has weights of lightly's benchmark, "
-    "embedding.source=sample works at once for simclr, mocov2, byol, barlow, vicreg and dino (small encoders, not the "
-    "paper's), embedding.source=checkpoint reads your checkpoint, and embedding=clinc100 needs no file."
+    "embedding.source=sample works at once for simclr (a small encoder, not the paper's), "
+    "embedding.source=checkpoint reads your checkpoint, and embedding=clinc100 needs no file."
 )
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 HOST = "https://raw.githubusercontent.com"
 _SAMPLE = (
-    "embedding.source=sample works at once (small encoders that asbc-pretrain trained on CIFAR-100; not the paper's), "
+    "embedding.source=sample works at once for simclr (a small encoder trained on CIFAR-100, not the paper's), "
 )
 _OTHERS = (
     "embedding.source=checkpoint reads your checkpoint (embedding.path=...), embedding.source=timm a timm model, and "

@@ -60,7 +60,7 @@ class Findings:
         For the most doubtful labels, in order, the neighbours that support the suggested label.
     placed_by_vectors : bool
         Whether separate components were placed by the vectors; without vectors they are placed at random.
-    clusters : Clusters or None
+    clusters : Clusters or None, default=None
         Clusters by :class:`asbc.GraphClusters` with their names; None if graspologic-native is not installed.
 
     See Also
