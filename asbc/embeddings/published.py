@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOST = "https://raw.githubusercontent.com"
-_SAMPLE = (
-    "embedding.source=sample works at once for simclr (a small encoder trained on CIFAR-100, not the paper's), "
-)
+_SAMPLE = "embedding.source=sample works at once for simclr (a small encoder trained on CIFAR-100, not the paper's), "
 _OTHERS = (
     "embedding.source=checkpoint reads your checkpoint (embedding.path=...), embedding.source=timm a timm model, and "
     "embedding=clinc100 needs no file."
