@@ -1,4 +1,7 @@
+import logging
 import os
+import signal
+import sys
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: one thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,6 +28,26 @@ def curved_clouds(n=240, d=12, classes=6, seed=0):
         y += [c] * (n // classes)
     X = np.concatenate(X)
     return X + 0.05 * rng.normal(size=X.shape), np.array(y)
+
+
+@pytest.fixture(autouse=True)
+def restored_process():
+    """Commands that run in this process change its logging, signals, import path and environment: restore them."""
+    root, handlers, level = logging.root, logging.root.handlers[:], logging.root.level
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    path, environment, folder = sys.path[:], dict(os.environ), os.getcwd()
+    yield
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for number, action in signals.items():
+        if action is not None:
+            signal.signal(number, action)
+    sys.path[:] = path
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
 
 
 @pytest.fixture(scope="session")
