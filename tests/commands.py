@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import importlib
 import io
+import logging
 import os
 import pickle
 import signal
@@ -80,11 +81,11 @@ def run(target, words=(), **options):
 def call(target, words=(), *, cwd=ROOT, env=None):
     """Call ``module.main()`` in this process with `words` as its command line; returns what `run` would.
 
-    Environment variables and working folder are as before when it returns.
+    Environment variables, working folder and log handlers are as before when it returns.
     """
     main = importlib.import_module(target).main
     output, errors, code = io.StringIO(), io.StringIO(), None
-    before = os.getcwd()
+    handlers, before = logging.root.handlers[:], os.getcwd()
     with (
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(errors),
@@ -98,6 +99,7 @@ def call(target, words=(), *, cwd=ROOT, env=None):
             code = stop.code
         finally:
             os.chdir(before)
+            logging.root.handlers[:] = handlers
     if isinstance(code, str):
         errors.write(code + "\n")
         code = 1
