@@ -32,7 +32,7 @@ def test_images_are_split_for_training():
     )
     data.setup("fit")
     first, second = labels_of(data.train_dataloader()), labels_of(data.train_dataloader())
-    assert sorted(first) == sorted(second) and first != second, "shuffled anew in every epoch"
+    assert sorted(first) == sorted(second) and first != second, "each epoch has its own order"
     held_out = labels_of(data.val_dataloader())
     assert len(held_out) == 5 and sorted(first + held_out) == list(range(20)), "each image once"
     assert labels_of(data.val_dataloader()) == held_out
