@@ -31,25 +31,7 @@ MAX_CACHED_BLOCKS = 32  # of 8 MB each, with 2,000 draws
 
 
 def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
-    """Return which nodes of a data set were scored and which were right, one bit per node.
-
-    Parameters
-    ----------
-    nodes : (m,) int64 array
-        Rows of the data set that were scored.
-    right : (m,) bool array
-        Which of them were right.
-    total : int
-        Rows of the data set.
-
-    Returns
-    -------
-    scored, right : bytes
-        Padded with zeros to whole bytes.
-
-    See Also
-    --------
-    unpack_hits : the inverse.
+    """Return which of the `total` nodes of a data set were scored and which were right, one bit per node.
 
     Examples
     --------
@@ -66,17 +48,9 @@ def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) ->
 
 
 def unpack_hits(packed: Sequence[tuple[bytes, bytes]]) -> NDArray[np.int8]:
-    """Return which nodes were right, for several scores of one data set.
+    """Return (m, N) numbers from m results of :func:`pack_hits`: 1 right, 0 wrong, -1 not scored.
 
-    Parameters
-    ----------
-    packed : sequence of m pairs of bytes
-        From :func:`pack_hits`.
-
-    Returns
-    -------
-    (m, N) int8 array
-        1 right, 0 wrong, -1 not scored; N is the number of rows of the data set, rounded up to whole bytes.
+    N is the number of rows of the data set, rounded up to whole bytes.
     """
     if len({len(bits) for pair in packed for bits in pair}) > 1:
         raise ValueError("the scores are of data sets of different sizes")
@@ -93,23 +67,6 @@ class Bootstrap:
     """Bootstrap draws of trials and nodes, shared by all comparisons of a report.
 
     A node is drawn a Poisson number of times, the same number in every comparison of one `Bootstrap`.
-
-    Parameters
-    ----------
-    n_boot : int, default=2000
-        Number of draws.
-    seed : int, default=0
-
-    See Also
-    --------
-    compare : takes one.
-
-    Examples
-    --------
-    >>> from asbc.evaluate import compare
-    >>> from asbc.evaluate.comparison import Bootstrap
-    >>> compare([0.9, 0.8], [0.7, 0.7], bootstrap=Bootstrap()) == compare([0.9, 0.8], [0.7, 0.7])
-    True
     """
 
     n_boot: int = 2000
@@ -178,16 +135,6 @@ class Comparison:
         What was resampled for the interval: "trials", or "trials and nodes".
     confidence : float
         Of the interval, such as 0.95.
-
-    See Also
-    --------
-    compare, compare_methods : return it.
-
-    Examples
-    --------
-    >>> from asbc.evaluate import compare
-    >>> print(compare([0.5, 0.75], [0.25, 0.5]))
-    +0.2500 [+0.2500, +0.2500] (2/0/0, p=0.5)
     """
 
     mean_a: float
@@ -225,8 +172,6 @@ def compare(
     hits_a: Hits | None = None,
     hits_b: Hits | None = None,
     confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
     bootstrap: Bootstrap | None = None,
 ) -> Comparison:
     """Compare two methods on the same trials.
@@ -245,12 +190,8 @@ def compare(
         For each pair and each node of the data set: 1 right, 0 wrong, -1 not scored.
     confidence : float, default=0.95
         Of the interval.
-    n_boot : int, default=2000
-        Bootstrap draws.
-    seed : int, default=0
-        Of the draws.
     bootstrap : Bootstrap, default=None
-        Draws to share with other comparisons, instead of `n_boot` and `seed`.
+        Draws to share with other comparisons; None for ``Bootstrap(n_boot=2000, seed=0)``.
 
     Returns
     -------
@@ -264,33 +205,27 @@ def compare(
     --------
     >>> from asbc.evaluate import compare
     >>> found = compare([0.91, 0.93, 0.92], [0.90, 0.91, 0.90])
-    >>> print(found.verdict, found.wins, found.losses, f"{found.difference:.3f}")
-    holds 3 0 0.017
+    >>> print(found.verdict, found)
+    holds +0.0167 [+0.0100, +0.0200] (3/0/0, p=0.25)
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or len(x) == 0:
         raise ValueError(f"a and b must be pairs of one shape (m,), m >= 1; got {x.shape} and {y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("a and b must be finite")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
+    _check_confidence(confidence)
     _, member = np.unique(np.arange(len(x)) if trial is None else np.asarray(trial), return_inverse=True)
-    member = member.reshape(-1)
     if len(member) != len(x):
         raise ValueError(f"trial must have one entry per pair: {len(x)} wanted, got {len(member)}")
     delta = x - y
     counts = np.bincount(member)
     per_trial = np.bincount(member, delta) / counts
 
-    draws = Bootstrap(n_boot, seed) if bootstrap is None else bootstrap
-    picks = draws.trials(len(counts))  # (B, T)
+    draws = bootstrap or Bootstrap()
+    cells, over = delta, "trials"
     if hits_a is not None and hits_b is not None:
-        cells = _resample_nodes(hits_a, hits_b, draws)  # (B, m)
-        over = "trials and nodes"
-    else:
-        cells = np.broadcast_to(delta, (len(picks), len(delta)))
-        over = "trials"
-    weight = picks[:, member].astype(np.float64)  # (B, m)
+        cells, over = _resample_nodes(hits_a, hits_b, draws), "trials and nodes"  # (B, m)
+    weight = draws.trials(len(counts))[:, member].astype(np.float64)  # (B, m)
     means = (weight * cells).sum(axis=1) / weight.sum(axis=1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
@@ -318,7 +253,7 @@ def compare(
 
 
 def compare_methods(
-    table: pd.DataFrame, a: str, b: str, *, metric: str = "loo", confidence: float = 0.95, seed: int = 0
+    table: pd.DataFrame, a: str, b: str, *, metric: str = "loo", confidence: float = 0.95
 ) -> Comparison:
     """Compare two methods of a results table, over all levels in it.
 
@@ -333,16 +268,10 @@ def compare_methods(
         Name in its `metric` column.
     confidence : float, default=0.95
         Of the interval.
-    seed : int, default=0
-        Of the bootstrap.
 
     Returns
     -------
     Comparison
-
-    See Also
-    --------
-    compare : the same from two arrays.
 
     Examples
     --------
@@ -389,8 +318,12 @@ def compare_methods(
         hits_a=hits[0],
         hits_b=hits[1],
         confidence=confidence,
-        seed=seed,
     )
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def _resample_nodes(hits_a: Hits, hits_b: Hits, draws: Bootstrap) -> NDArray[np.float64]:
@@ -407,15 +340,7 @@ def _resample_nodes(hits_a: Hits, hits_b: Hits, draws: Bootstrap) -> NDArray[np.
 
 @dataclass(frozen=True)
 class Gap:
-    """Difference between two of many methods, with an interval that holds for all pairs at once.
-
-    Attributes
-    ----------
-    difference : float
-        Mean over the pairs.
-    low, high : float
-        Ends of its simultaneous interval.
-    """
+    """Mean difference between two of many methods, with an interval that holds for all pairs at once."""
 
     difference: float
     low: float
@@ -426,20 +351,8 @@ class Gap:
 class Ranking:
     """Result of :func:`rank_methods`: methods by their means, and the differences between them.
 
-    Attributes
-    ----------
-    methods : list of str
-        Best first.
-    means : dict of float
-        By method.
-    gaps : dict of Gap
-        By (method, other method), for every two of them.
-    over : str
-        What was resampled: "trials", or "trials and nodes".
-    trials : int
-        Number of trials.
-    confidence : float
-        Probability that all intervals hold at once.
+    `methods` has the best first, and `gaps` an entry for every (method, other method). `over` is what was resampled:
+    "trials", or "trials and nodes". `confidence` is the probability that all intervals hold at once.
     """
 
     methods: list[str]
@@ -467,29 +380,8 @@ def rank_methods(
     """Rank methods that were measured in the same trials.
 
     Every difference is divided by its standard error over the bootstrap draws. The largest of these ratios in each
-    draw, over all pairs of methods, determines how wide the intervals must be to hold together.
-
-    Parameters
-    ----------
-    values : mapping of str to (m,) array
-        Finite values of each method, at least two methods; entry i is paired across methods.
-    trial : (m,) array
-        Trial of each entry.
-    hits : mapping of str to m arrays (N,) of int8, default=None
-        For each method, entry and node: 1 right, 0 wrong, -1 not scored. All methods must have scored the same nodes.
-        With them nodes are resampled too, see :func:`compare`.
-    confidence : float, default=0.95
-        Probability that all intervals hold at once.
-    bootstrap : Bootstrap, default=None
-        Draws to share with other comparisons.
-
-    Returns
-    -------
-    Ranking
-
-    See Also
-    --------
-    compare : two methods that were chosen beforehand; its interval is narrower.
+    draw, over all pairs of methods, determines how wide the intervals must be to hold together. `values` and `hits` are
+    those of :func:`compare`, by method; all methods must have scored the same nodes.
 
     Examples
     --------
@@ -502,9 +394,8 @@ def rank_methods(
     table = np.array([np.asarray(values[name], float) for name in names])  # (K, m)
     if len(names) < 2 or table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError(f"values must be finite, of at least two methods, and of one length; got {len(names)} methods")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
-    draws = Bootstrap() if bootstrap is None else bootstrap
+    _check_confidence(confidence)
+    draws = bootstrap or Bootstrap()
     _, member = np.unique(np.asarray(trial), return_inverse=True)
     trials = int(member.max()) + 1
     weight = draws.trials(trials)[:, member].astype(float)  # (B, m)

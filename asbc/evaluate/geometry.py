@@ -25,7 +25,7 @@ from asbc.validation import sigma_per_node, square_graph
 # The cells of a density: half a direction wide and high, so that those of several trials can be added up.
 CELL = 0.5
 HIGHEST = 100.0  # dimensions above it are counted in the last column
-QUARTILES = (0.25, 0.5, 0.75)
+QUARTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,6 @@ class Health(Task):
 
     The metrics are the fields of :class:`asbc.evaluate.geometry.GraphShape` and `row_degree_median`; with a bandwidth
     also `condition_median`, `condition_q95`, `at_edge`, `sigma_median`, `rank_median` and `dimension_median`.
-
-    See Also
-    --------
-    asbc.evaluate.geometry.graph_health : how pieces and degrees are counted.
 
     Examples
     --------
@@ -55,8 +51,8 @@ class Health(Task):
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph = sample.graph(method)
         seconds = sample.seconds(method, graph=True)
-        values: dict[str, float] = asdict(graph_health(graph))
-        values["row_degree_median"] = float(np.median((sample.weights(method) > 0).sum(axis=1)))
+        values: dict[str, Any] = asdict(graph_health(graph))
+        values["row_degree_median"] = np.median((sample.weights(method) > 0).sum(axis=1))
         if method.bandwidth is not None:
             choice: Any = sample.choice(method.bandwidth)
             # Methods that share a rule share its kernels.
@@ -65,12 +61,14 @@ class Health(Task):
                 lambda: kernel_condition(sample.X, sample.neighbors, choice.sigma),
                 seeded=sample.seeded(method),
             )
-            values["condition_median"] = float(np.median(condition))
-            values["condition_q95"] = float(np.quantile(condition, 0.95))
-            values["at_edge"] = float(np.mean(choice.at_edge))
-            values["sigma_median"] = float(np.median(choice.sigma))
-            values["rank_median"] = float(np.median(choice.effective_rank))
-            values["dimension_median"] = float(np.median(sample.dimension()))
+            values |= {
+                "condition_median": np.median(condition),
+                "condition_q95": np.quantile(condition, 0.95),
+                "at_edge": np.mean(choice.at_edge),
+                "sigma_median": np.median(choice.sigma),
+                "rank_median": np.median(choice.effective_rank),
+                "dimension_median": np.median(sample.dimension()),
+            }
         for name, value in values.items():
             yield Score(name, float(value), sample.level, seconds)
 
@@ -91,10 +89,6 @@ class Alignment(Task):
         Estimators that r is matched to, one after the other.
     estimators : sequence of str, default=("mst", "levina_bickel", "two_nn")
         Estimators that r is compared with.
-
-    See Also
-    --------
-    asbc.evaluate.geometry.align : the comparison of r with one estimate.
 
     Examples
     --------
@@ -125,11 +119,14 @@ class Alignment(Task):
                 # One row of each pair carries what a figure of r against d needs.
                 density = pack_density(choice.effective_rank, d)
                 yield Score("spearman", result.spearman, sample.level, seconds, more={**more, "density": density})
-                for metric in ("slope", "intercept"):
-                    yield Score(metric, getattr(result, metric), sample.level, seconds, more=more)
-                median = float(np.median(choice.effective_rank))
-                yield Score("rank_median", median, sample.level, seconds, more=more)
-                yield Score("dimension_median", float(np.median(d)), sample.level, seconds, more=more)
+                values = {
+                    "slope": result.slope,
+                    "intercept": result.intercept,
+                    "rank_median": float(np.median(choice.effective_rank)),
+                    "dimension_median": float(np.median(d)),
+                }
+                for metric, value in values.items():
+                    yield Score(metric, value, sample.level, seconds, more=more)
 
 
 @dataclass(frozen=True)
@@ -151,10 +148,6 @@ class Regimes(Task):
         Scales in all, at equal ratios.
     k : int, default=10
         Neighbour whose distance is the unit of the scale.
-
-    See Also
-    --------
-    asbc.SpectralBandwidth : the rule that chooses between the two extremes.
 
     Examples
     --------
@@ -188,10 +181,10 @@ class Regimes(Task):
                 yield Score(metric, value, sample.level, seconds, more={"scale": float(scale)})
         choice = sample.choice(method.bandwidth)
         seconds = sample.seconds(method)
-        for suffix, q in zip(("q25", "median", "q75"), QUARTILES, strict=True):
-            yield Score(f"chosen_scale_{suffix}", float(np.quantile(choice.sigma / anchor, q)), sample.level, seconds)
-            yield Score(f"chosen_rank_{suffix}", float(np.quantile(choice.effective_rank, q)), sample.level, seconds)
-            yield Score(f"chosen_dimension_{suffix}", float(np.quantile(sample.dimension(), q)), sample.level, seconds)
+        chosen = {"scale": choice.sigma / anchor, "rank": choice.effective_rank, "dimension": sample.dimension()}
+        for suffix, q in QUARTILES.items():
+            for name, values in chosen.items():
+                yield Score(f"chosen_{name}_{suffix}", float(np.quantile(values, q)), sample.level, seconds)
 
     @staticmethod
     def _at(sample: Sample, sigma: NDArray[np.float64]) -> tuple[dict[str, float], float]:
@@ -201,8 +194,8 @@ class Regimes(Task):
         for rows, pairs in neighborhoods(sample.X, sample.neighbors):
             found[:, rows] = evaluate_all_at(pairs, sigma[rows], sample.neighbors.k)
         seconds = time.perf_counter() - start
-        levels = np.quantile(found, QUARTILES, axis=1).T
-        names = [f"{name}_{suffix}" for name in ("rank", "slope", "condition") for suffix in ("q25", "median", "q75")]
+        levels = np.quantile(found, list(QUARTILES.values()), axis=1).T
+        names = [f"{name}_{suffix}" for name in ("rank", "slope", "condition") for suffix in QUARTILES]
         return dict(zip(names, map(float, levels.ravel()), strict=True)), seconds
 
 
@@ -215,45 +208,19 @@ def _estimator(sample: Sample, name: str) -> Dimension:
 
 @dataclass(frozen=True)
 class GraphShape:
-    """Result of :func:`graph_health`: the pieces, edges and degrees of a graph.
+    """Result of :func:`graph_health`: the pieces, edges and degrees of a graph."""
 
-    Attributes
-    ----------
-    components : int
-        Connected pieces; the direction of an edge does not matter.
-    largest : float
-        Share of the nodes in the largest piece.
-    isolated : int
-        Nodes without any edge, to or from them.
-    edges : int
-        Entries above 0, so that an edge with both directions counts twice.
-    degree_min, degree_median, degree_max : float
-        Out-neighbours per node.
-    """
-
-    components: int
-    largest: float
-    isolated: int
-    edges: int
-    degree_min: float
+    components: int  # connected pieces; the direction of an edge does not matter
+    largest: float  # share of the nodes in the largest piece
+    isolated: int  # nodes without any edge, to or from them
+    edges: int  # entries above 0, so that an edge with both directions counts twice
+    degree_min: float  # out-neighbours per node
     degree_median: float
     degree_max: float
 
 
 def graph_health(graph: Any) -> GraphShape:
-    """Count pieces, edges and degrees of a graph.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse array, entries 0 or more
-
-    Returns
-    -------
-    GraphShape
-
-    See Also
-    --------
-    asbc.evaluate.Health : the task that does this for the graph of every method.
+    """Count pieces, edges and degrees of a graph, an (n, n) sparse array with entries of 0 or more.
 
     Examples
     --------
@@ -280,20 +247,10 @@ def graph_health(graph: Any) -> GraphShape:
 
 
 def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
-    """Condition number of each node's local kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
+    """Condition number (n,) of each node's local kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
 
-    Parameters
-    ----------
-    X : (n, d) array
-    neighbors : Neighbors
-        Neighbours of each node; the distances among them are taken from it, where it has them.
-    sigma : (n,) array or float
-
-    Returns
-    -------
-    condition : (n,) float64
-        Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
-        nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has four digits.
+    Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
+    nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has four digits.
 
     Examples
     --------
@@ -317,22 +274,12 @@ def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) ->
 
 @dataclass(frozen=True)
 class RankFit:
-    """Result of :func:`align`: the effective rank r against the dimension d over the nodes.
+    """Result of :func:`align`: the effective rank r against the dimension d over the nodes."""
 
-    Attributes
-    ----------
-    spearman : float
-        Rank correlation; NaN where one of the two is constant.
-    slope, intercept : float
-        Least-squares line `r = slope * d + intercept`; NaN where d is constant.
-    n : int
-        Nodes with a finite rank and a finite dimension; others are left out.
-    """
-
-    spearman: float
-    slope: float
+    spearman: float  # rank correlation; NaN where one of the two is constant
+    slope: float  # of the least-squares line `r = slope * d + intercept`; NaN where d is constant
     intercept: float
-    n: int
+    n: int  # nodes with a finite rank and a finite dimension; others are left out
 
 
 def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
@@ -340,20 +287,6 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
 
     The spectral rule chooses r to be near the estimate of dimension that it was *given*. That r agrees with this
     estimate only shows that the search works; that r agrees with another estimate says something about the data.
-
-    Parameters
-    ----------
-    effective_rank : (n,) array
-    dimension : (n,) array
-        Nodes where either of the two is not finite are left out; at least 3 must remain.
-
-    Returns
-    -------
-    RankFit
-
-    See Also
-    --------
-    asbc.evaluate.Alignment : the task that does this for every estimate of dimension in turn.
 
     Examples
     --------
@@ -377,22 +310,9 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
 
 
 def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
-    """How many nodes have which rank and which dimension, small enough to keep with every row.
+    """How many nodes have which rank and which dimension, in 1 to 2 kB for any number of nodes.
 
-    Parameters
-    ----------
-    effective_rank : (n,) array, 1 or more
-    dimension : (n,) array, 1 or more
-        Nodes where either of the two is not finite are left out.
-
-    Returns
-    -------
-    bytes
-        For :func:`unpack_density`. Some 1 to 2 kB, however many nodes there are.
-
-    See Also
-    --------
-    unpack_density : the way back.
+    Nodes where either of the two is not finite are left out.
 
     Examples
     --------
@@ -412,21 +332,10 @@ def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
 
 
 def unpack_density(packed: bytes) -> NDArray[np.uint32]:
-    """Counts of nodes by rank and dimension, from what :func:`pack_density` gave.
+    """Counts of nodes by rank and dimension (rows, columns), from the result of :func:`pack_density`.
 
-    Parameters
-    ----------
-    packed : bytes
-
-    Returns
-    -------
-    (rows, columns) uint32 array
-        Row i has ranks from 1 + i / 2 to 1 + (i + 1) / 2, column j dimensions likewise; the last column has all larger
-        ones too. Highest ranks that no node has are left out.
-
-    See Also
-    --------
-    pack_density : the way there.
+    Row i has ranks from 1 + i / 2 to 1 + (i + 1) / 2, column j dimensions likewise; the last column has all larger ones
+    too. Highest ranks that no node has are left out.
     """
     return np.frombuffer(zlib.decompress(packed), "<u4").reshape(-1, int((HIGHEST - 1) / CELL))
 

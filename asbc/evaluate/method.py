@@ -35,10 +35,6 @@ class Method:
     color : str, default=""
         Color in figures, such as "#aa3377"; empty for one that no other method has.
 
-    See Also
-    --------
-    Sample : computes the rows and the graph of a method.
-
     Examples
     --------
     >>> from asbc.evaluate import Method

@@ -20,19 +20,6 @@ def umap_weights(neighbors: Neighbors) -> Matrix:
     s_i is such that the row sums to log2(k + 1), and not log2(k): UMAP counts the node itself among its neighbours,
     though it adds nothing to the sum.
 
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of n nodes, k each.
-
-    Returns
-    -------
-    (n, k) array
-
-    See Also
-    --------
-    cosine_weights, graph_learning_weights : weights of other libraries.
-
     Examples
     --------
     >>> import numpy as np, asbc
@@ -71,14 +58,6 @@ def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
     temperature : float, default=0.07
         Above 0; the smaller it is, the more the nearest neighbours count.
 
-    Returns
-    -------
-    (n, k) array
-
-    See Also
-    --------
-    umap_weights, graph_learning_weights : weights of other libraries.
-
     Examples
     --------
     >>> import numpy as np, asbc
@@ -95,19 +74,6 @@ def cosine_weights(neighbors: Neighbors, temperature: float = 0.07) -> Matrix:
 
 def graph_learning_weights(neighbors: Neighbors) -> Matrix:
     """GraphLearning's Gaussian weights: `exp(-4 d^2 / d_k^2)`, with d_k the distance to the last neighbour.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of n nodes, k each.
-
-    Returns
-    -------
-    (n, k) array
-
-    See Also
-    --------
-    umap_weights, cosine_weights : weights of other libraries.
 
     Examples
     --------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,14 +20,7 @@ from asbc.rows import SHARED_BYTES, solve_rows
 from asbc.weights import FunctionWeights, Matrix, normalize_weights, sharpen
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Cache:
-    """Results and the seconds that they took, by key."""
-
-    results: dict[Hashable, Any] = field(default_factory=dict)
-    seconds: dict[Hashable, float] = field(default_factory=dict)
+Cache = dict[Hashable, tuple[Any, float]]  # results and the seconds that they took
 
 
 class Sample:
@@ -63,11 +55,6 @@ class Sample:
     trial : int, default=0
         Number of the trial.
 
-    See Also
-    --------
-    Method : what `weights` and `graph` take.
-    asbc.GraphBuilder : one graph, without the cache.
-
     Examples
     --------
     >>> from functools import partial
@@ -98,13 +85,14 @@ class Sample:
         self.labels = labels
         self.nodes = np.arange(len(X)) if nodes is None else nodes
         self.total = len(X) if total is None else total
-        self.target = Dimension() if dimension is None else dimension
+        self.target = dimension or Dimension()
         self.k_min = k_min
         self.symmetrize = symmetrize
         self.seed = seed
         self.level = level
         self.trial = trial
-        self.own, self.common = Cache(), Cache()
+        self.own: Cache = {}
+        self.common: Cache = {}
         self._search = search
         self._asked: set[Hashable] = set()
 
@@ -115,32 +103,24 @@ class Sample:
         return not asked
 
     def once(self, key: Hashable, work: Callable[[], T], *, seeded: bool = True) -> T:
-        """Return the result of `work`, which runs at the first call only.
+        """Return the result of `work`, which runs at the first call only. Nested steps do not count in its seconds.
 
-        Its seconds are recorded too, without those of nested steps.
-
-        Parameters
-        ----------
-        key : hashable
-            Cache key.
-        work : callable
-        seeded : bool, default=True
-            Whether the result depends on the seed or the trial. If not, trials on the same nodes share it.
+        Trials on the same nodes share results that are not `seeded`: that depend neither on the seed nor on the trial.
         """
         cache = self.own if seeded else self.common
-        if key not in cache.results:
+        if key not in cache:
             before = self._spent()
             start = time.perf_counter()
-            cache.results[key] = work()
+            result = work()
             inner = self._spent() - before
-            cache.seconds[key] = time.perf_counter() - start - inner
-        return cache.results[key]
+            cache[key] = result, time.perf_counter() - start - inner
+        return cache[key][0]
 
     def _spent(self) -> float:
-        return sum(self.own.seconds.values()) + sum(self.common.seconds.values())
+        return sum(seconds for cache in (self.own, self.common) for _, seconds in cache.values())
 
-    def _seconds_of(self, key: Hashable) -> float:
-        return self.own.seconds.get(key, 0.0) + self.common.seconds.get(key, 0.0)
+    def _seconds_of(self, *keys: Hashable) -> float:
+        return sum(cache[key][1] for key in keys for cache in (self.own, self.common) if key in cache)
 
     @property
     def codes(self) -> NDArray[np.int64]:
@@ -172,7 +152,7 @@ class Sample:
 
     def dimension(self, estimator: Dimension | None = None) -> NDArray[np.float64]:
         """(n,) intrinsic dimension, by the sample's estimator if none is given."""
-        by = self.target if estimator is None else estimator
+        by = estimator or self.target
 
         def estimate() -> NDArray[np.float64]:
             found = solve_rows(self.X, self.neighbors, dimension=by, seed=self.seed).dimension
@@ -190,9 +170,7 @@ class Sample:
             assert choice is not None
             return choice
 
-        return self.once(
-            self._choice_key(bandwidth, target), choose, seeded=_drawn(self.target if target is None else target)
-        )
+        return self.once(self._choice_key(bandwidth, target), choose, seeded=_drawn(target or self.target))
 
     def seeded(self, method: Method) -> bool:
         """Whether the rows of a method depend on the seed: through the dimension, or, for a function, possibly."""
@@ -201,7 +179,7 @@ class Sample:
         return isinstance(rule, FunctionWeights) or (by_dimension and _drawn(self.target))
 
     def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
-        return "bandwidth", key_of(bandwidth), self.target if target is None else target
+        return "bandwidth", key_of(bandwidth), target or self.target
 
     def weights(self, method: Method) -> Matrix:
         """(n, k) normalised rows of a method."""
@@ -245,7 +223,7 @@ class Sample:
                 keys.append((*base, "sharpened"))
         if graph:
             keys.append(("graph", method.key, method.sharpen))
-        return sum(self._seconds_of(key) for key in keys)
+        return self._seconds_of(*keys)
 
     @property
     def search_seconds(self) -> float:

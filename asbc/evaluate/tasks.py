@@ -53,15 +53,6 @@ class Score:
     more : dict, default=an empty one
         Further columns of the row.
 
-    See Also
-    --------
-    Task : yields scores.
-
-    Examples
-    --------
-    >>> from asbc.evaluate import Score
-    >>> Score("loo", 0.95, level=20, seconds=0.1).metric
-    'loo'
     """
 
     metric: str
@@ -106,27 +97,11 @@ class Task(ABC):
     metrics: ClassVar[tuple[Metric, ...]] = ()
 
     def check(self, sizes: NDArray[np.int64]) -> None:  # noqa: B027  (most tasks accept any sample)
-        """Raise a ValueError for a sample that the task cannot use.
-
-        Parameters
-        ----------
-        sizes : (c,) int64
-            Labelled nodes of each class in the sample.
-        """
+        """Raise a ValueError for a sample that the task cannot use, with these labelled nodes of each class (c,)."""
 
     @abstractmethod
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        """Yield the scores of one method on one sample.
-
-        Parameters
-        ----------
-        sample : Sample
-        method : Method
-
-        Yields
-        ------
-        Score
-        """
+        """Yield the scores of one method on one sample."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +111,6 @@ class LeaveOneOut(Task):
     The vote uses the node's own row, before the graph is symmetrised. Nodes without a label neither vote nor are
     scored. The only node of a class counts as wrong. The metric `loo_balanced` is the mean over classes of each class's
     accuracy.
-
-    See Also
-    --------
-    LabelPropagation : labels propagate over many edges.
 
     Examples
     --------
@@ -183,10 +154,6 @@ class LabelPropagation(Task):
         Maximum number of rounds.
     tol : float, default=1e-6
         Propagation stops when no value changes by more than this.
-
-    See Also
-    --------
-    LeaveOneOut : the vote of the neighbours.
 
     Examples
     --------
@@ -237,18 +204,22 @@ class LabelPropagation(Task):
     ) -> tuple[NDArray[np.int64], float]:
         """Return the predicted classes (n,) and the seconds."""
         start = time.perf_counter()
-        options: dict[str, Any] = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
-        found = propagate(graph, codes, shown, n_classes=classes, accelerate=True, **options).predicted
-        return found, time.perf_counter() - start
+        found = propagate(
+            graph,
+            codes,
+            shown,
+            n_classes=classes,
+            alpha=self.alpha,
+            max_rounds=self.max_rounds,
+            tol=self.tol,
+            accelerate=True,
+        )
+        return found.predicted, time.perf_counter() - start
 
 
 @dataclass(frozen=True)
 class Clustering(Task):
     """Agreement of spectral clusters of the graph with the classes: metrics `nmi` and `ari`.
-
-    See Also
-    --------
-    asbc.evaluate.clustering.cluster : the algorithm.
 
     Examples
     --------
@@ -284,10 +255,6 @@ class Regret(Task):
         Multiples of the distance to the k-th neighbour.
     k : int, default=10
         Neighbour whose distance is the unit of the scale.
-
-    See Also
-    --------
-    LeaveOneOut : the score that is tuned.
 
     Examples
     --------
@@ -343,26 +310,7 @@ class Regret(Task):
 
 
 def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:
-    """Return the mean over classes of the share of right nodes in each class.
-
-    Parameters
-    ----------
-    right : (m,) bool
-        Which nodes were right.
-    codes : (m,) int64
-        Their class numbers, from 0.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from asbc.evaluate.tasks import balanced_share
-    >>> balanced_share(np.array([True, True, True, False]), np.array([0, 0, 0, 1]))
-    0.5
-    """
+    """Return the mean over classes of the share of right nodes in each class."""
     sizes = np.bincount(codes)
     return float((np.bincount(codes, weights=right)[sizes > 0] / sizes[sizes > 0]).mean())
 
