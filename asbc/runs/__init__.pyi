@@ -1,8 +1,8 @@
 """Experiments: from a config to rows of results on disk. Interrupted runs resume."""
 
-from .loggers import CsvLogger
 from .record import Axis, Claim, Experiment, Figure, Table
 from .results import ResultsError, collect, list_runs
+from .run import CsvLogger
 from .terminal import SweepSummary
 from .wandb import WandbLogger
 

@@ -56,6 +56,7 @@ def job(cfg: DictConfig) -> float | None:
         outcome = run(
             cfg,
             group=Path(context.sweep.dir).name if sweep else None,
+            overrides=note["overrides"],
             threads=1 if pooled and cfg.threads is None else cfg.threads,
         )
         note |= {"run_id": outcome.run_id, "path": str(outcome.path), "version": outcome.version}

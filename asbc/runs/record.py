@@ -34,16 +34,6 @@ class Axis:
         Name on axes and in tables, such as "γ".
     base : float
         The value that the others are compared with; if it was not run, the smallest value takes its place.
-
-    See Also
-    --------
-    Experiment : holds it.
-
-    Examples
-    --------
-    >>> from asbc.runs import Axis
-    >>> Axis("bandwidth.gamma", "γ", base=1.0).key
-    'bandwidth.gamma'
     """
 
     key: str
@@ -68,16 +58,6 @@ class Figure:
         What is drawn, a panel each.
     options : dict, default=an empty one
         Further plain values for the renderer.
-
-    See Also
-    --------
-    Experiment : holds it.
-
-    Examples
-    --------
-    >>> from asbc.runs import Figure
-    >>> Figure("levels", "agreement", "Agreement of neighbours", metrics=("agreement",)).kind
-    'levels'
     """
 
     kind: str
@@ -89,7 +69,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Figure):
     """One table. `kind` names its renderer in :mod:`asbc.report`.
 
     Parameters
@@ -99,32 +79,12 @@ class Table:
         method. "steps": paired differences between consecutive methods. "sweep": metrics at each value of the swept
         setting. "rules": bandwidth rules by kind of weights against the spectral rule. "regret". Others are shown as
         "methods".
-    name : str
-        Name of the file, without suffix.
-    title : str
+    name, title : str
     caption : str, default=""
     metrics : tuple of str, default=()
         The columns.
     options : dict, default=an empty one
-        Further plain values for the renderer.
-
-    See Also
-    --------
-    Experiment : holds it.
-
-    Examples
-    --------
-    >>> from asbc.runs import Table
-    >>> Table("methods", "agreement", "Agreement of neighbours", metrics=("agreement",)).kind
-    'methods'
     """
-
-    kind: str
-    name: str
-    title: str
-    caption: str = ""
-    metrics: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,17 +104,6 @@ class Claim:
     of_paper : bool, default=True
         False for a question that the project asks beyond the paper.
     options : dict, default=an empty one
-        Further plain values for the test.
-
-    See Also
-    --------
-    Experiment : holds it.
-
-    Examples
-    --------
-    >>> from asbc.runs import Claim
-    >>> Claim("NNK-σ beats kNN", "above", "loo", ("nnk_sigma", "knn")).methods
-    ('nnk_sigma', 'knn')
     """
 
     text: str
@@ -197,16 +146,11 @@ class Experiment:
     titles, colors : dict, default=an empty one
         Names and colors of methods, for those that have their own.
 
-    See Also
-    --------
-    find_record : the record of one of asbc's own experiments.
-
     Examples
     --------
-    >>> from asbc.runs.record import Experiment, from_data, to_data
-    >>> mine = Experiment("agreement", "Agreement of neighbours", headline=("agreement",))
-    >>> from_data(to_data(mine)) == mine
-    True
+    >>> from asbc.runs import Experiment
+    >>> Experiment("agreement", headline=("edge_agreement",)).metric("edge_agreement").title
+    'edge agreement'
     """
 
     name: str
@@ -241,37 +185,23 @@ class Experiment:
 
     def with_methods(self, methods: Mapping[str, Any]) -> Experiment:
         """Return the record with the titles and colors of methods; those it has take precedence."""
-        titles, colors = (
-            {name: text for name, method in methods.items() if (text := getattr(method, field, ""))}
-            for field in ("title", "color")
-        )
+        titles = {name: method.title for name, method in methods.items() if method.title}
+        colors = {name: method.color for name, method in methods.items() if method.color}
         return replace(self, titles=titles | self.titles, colors=colors | self.colors)
 
 
 def find_record(name: str) -> Experiment:
-    """Return the record of one of asbc's own experiments, and a generic record for any other name.
-
-    Examples
-    --------
-    >>> from asbc.runs.record import find_record
-    >>> find_record("gamma").axis.key, find_record("mine").heading
-    ('bandwidth.gamma', 'mine')
-    """
+    """Return the record of one of asbc's own experiments, and a generic record for any other name."""
     from asbc.runs.experiments import EXPERIMENTS
 
     return EXPERIMENTS.get(name, Experiment(name, needs_labels=False))
 
 
 def load_record(record: Any, name: str) -> Experiment:
-    """Return the record of the experiment that a config describes.
+    """Return the record of the experiment that a config describes with its keys `record` and `name`.
 
-    Parameters
-    ----------
-    record : None, str or mapping
-        The key `record` of the config: None for the record of that name, a mapping for its fields, or a string such as
-        "my_experiment.RECORD" that names an :class:`Experiment`.
-    name : str
-        The config's name.
+    `record` is None for the record of that name, a mapping for its fields, or a string such as "my_experiment.RECORD"
+    that names an :class:`Experiment`.
     """
     if record is None:
         return find_record(name)
@@ -283,11 +213,6 @@ def load_record(record: Any, name: str) -> Experiment:
     else:
         found = from_data({"name": name, **record})
     return replace(found, name=name)
-
-
-def to_data(record: Experiment) -> dict[str, Any]:
-    """Return the record as plain values that JSON can hold."""
-    return asdict(record)
 
 
 _PARTS = {"metrics": Metric, "figures": Figure, "tables": Table, "claims": Claim}
@@ -303,13 +228,7 @@ _TYPES = {
 
 
 def from_data(data: Mapping[str, Any]) -> Experiment:
-    """Return the record that :func:`to_data` gave. Unknown fields are ignored.
-
-    Raises
-    ------
-    ValueError
-        If a field is missing or of another type.
-    """
+    """Return a record from its fields as plain values. Unknown ones are ignored; missing and wrong ones are errors."""
     return _build(Experiment, data)
 
 
@@ -351,18 +270,13 @@ def _check(value: Any, kind: Any, name: str) -> Any:
 
 def write_record(folder: Path, record: Experiment) -> None:
     """Write the record into a run's folder."""
-    write_json(folder / FILE, to_data(record))
+    write_json(folder / FILE, asdict(record))
 
 
 def read_record(folder: Path, name: str) -> Experiment:
-    """Return the record in a run's folder. Nothing that it names is imported.
+    """Return the record in a run's folder; if there is no readable one, asbc's own of that name.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the run.
-    name : str
-        The experiment of the run's rows. If the folder has no readable record, asbc's own of that name is returned.
+    Nothing that the record names is imported.
     """
     path = folder / FILE
     try:

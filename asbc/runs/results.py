@@ -76,17 +76,7 @@ def _explained() -> Iterator[None]:
 def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
     """Return the name of a run: a hash of its resolved settings and of its data.
 
-    Parameters
-    ----------
-    settings : mapping of plain values
-        The order of keys does not matter, nor whether a whole number is written 1 or 1.0.
-    fingerprint : str
-        Hash of the embeddings.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits.
+    The order of keys does not matter, nor whether a whole number is written 1 or 1.0.
 
     Examples
     --------
@@ -110,20 +100,8 @@ def canonical(value: Any) -> Any:
 class Run:
     """The folder of one run, opened by one process at a time.
 
-    Parameters
-    ----------
-    root : str or Path
-        Folder of all runs.
-    id : str
-        From :func:`run_id`.
-    settings : mapping of plain values, default=None
-        Saved as `config.yaml`.
-    rerun : bool, default=False
-        Start from scratch; old results are set aside as `<run id>.replaced-<number>`.
-
-    See Also
-    --------
-    collect : the rows of all runs in one table.
+    `settings` are saved as `config.yaml`. With `rerun` the run starts from scratch, and old results are set aside as
+    `<run id>.replaced-<number>`.
 
     Examples
     --------
@@ -167,13 +145,8 @@ class Run:
             raise ResultsError(f"{self.path}: holds a copy of the run {previous['run_id']}; move it away")
         version = previous.get("version", __version__)
         if version != __version__ and previous["state"] != "finished" and previous["parts"]:
-            log.warning(
-                "%s: begun by asbc %s (this is %s); set aside as %s, and the run starts from scratch",
-                self.path,
-                version,
-                __version__,
-                self._set_aside(),
-            )
+            text = "%s: begun by asbc %s (this is %s); set aside as %s, and the run starts from scratch"
+            log.warning(text, self.path, version, __version__, self._set_aside())
             previous = {}
         self.status = {"state": "new", "attempt": 0, "parts": {}, **previous, "format": FORMAT, "run_id": self.id}
         remove_temporary_files(self.path)
@@ -205,16 +178,10 @@ class Run:
     def begin(self, **facts: Any) -> set[str]:
         """Mark the run as running, and return the names of the units that an earlier attempt has finished.
 
-        Parameters
-        ----------
-        **facts
-            Plain values to keep in `status.json`.
+        `facts` are plain values to keep in `status.json`.
         """
-        import yaml
-
         self.status["parts"] = {name: crc for name, crc in self.status["parts"].items() if self._intact(name, crc)}
-        text = yaml.dump(self.settings, Dumper=_dumper(), sort_keys=False, allow_unicode=True)
-        self.status["files"] = {SETTINGS: write_atomic(self.path / SETTINGS, text)}
+        self.status["files"] = {SETTINGS: write_atomic(self.path / SETTINGS, _to_yaml(self.settings))}
         for key in ("traceback", "error", "ended", "seconds"):
             self.status.pop(key, None)
         self.status["attempt"] += 1
@@ -231,14 +198,7 @@ class Run:
         return True
 
     def append(self, unit: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep the rows of one finished unit, all or none.
-
-        Parameters
-        ----------
-        unit : str
-            Name of the unit; it becomes a file name.
-        rows : mappings of column to value
-        """
+        """Keep the rows of one finished unit, all or none. Its name becomes a file name."""
         path = self.path / "parts" / f"{unit}.parquet"
         self.status["parts"][unit] = _write_rows(path, to_frame(rows))
         self.note("running")
@@ -265,15 +225,15 @@ class Run:
         write_json(self.path / STATUS, self.status)
 
 
-def _dumper() -> Any:
-    """Write YAML without anchors: readers refuse them."""
+def _to_yaml(settings: Mapping[str, Any]) -> str:
+    """Return settings as YAML without anchors, which readers refuse."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    return Dumper
+    return yaml.dump(settings, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _write_rows(path: Path, frame: pd.DataFrame) -> int:
@@ -341,32 +301,17 @@ def read_run(folder: Path) -> list[pd.DataFrame]:
     if status["state"] == "finished":
         return [read_rows(folder / RESULTS, status.get("files", {}).get(RESULTS))]
     try:
-        return [_read_part(folder, name, checksum) for name, checksum in sorted(status["parts"].items())]
+        with _explained():
+            files = {file_inside(folder / "parts", f"{name}.parquet"): crc for name, crc in status["parts"].items()}
+        return [read_rows(path, files[path]) for path in sorted(files)]
     except ResultsError:
         if read_status(folder)["state"] != "finished":
             raise
         return read_run(folder)  # it was finished in this moment, and the parts were removed
 
 
-def _read_part(folder: Path, name: str, checksum: int) -> pd.DataFrame:
-    with _explained():
-        return read_rows(file_inside(folder / "parts", f"{name}.parquet"), checksum)
-
-
 def read_rows(path: str | Path, checksum: int | None = None) -> pd.DataFrame:
-    """Return the rows of a run's `results.parquet`, or of one of its parts.
-
-    Parameters
-    ----------
-    path : str or Path
-    checksum : int, default=None
-        Of the file, as in `status.json`.
-
-    Raises
-    ------
-    ResultsError
-        If the file is damaged. The message names it.
-    """
+    """Return the rows of a run's `results.parquet` or of one of its parts; `checksum` is that of `status.json`."""
     with needed("reading results", "experiments"):
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
@@ -427,14 +372,7 @@ def _check_yaml(text: str) -> None:
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings by dotted path.
-
-    Examples
-    --------
-    >>> from asbc.runs.results import flat_settings
-    >>> flat_settings({"k_cand": 30, "bandwidth": {"gamma": 1.0}})
-    {'k_cand': 30, 'bandwidth.gamma': 1.0}
-    """
+    """Return settings by dotted path, such as "bandwidth.gamma"."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         flat |= flat_settings(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
@@ -483,27 +421,14 @@ def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     See Also
     --------
     collect : the rows of all runs in one table.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from asbc.runs import list_runs
-    >>> from asbc.runs.results import Run
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     with Run(root, "abc") as run:
-    ...         done = run.begin(experiment="loo")
-    ...         table = run.finish()
-    ...     print([(folder.name, status["state"]) for folder, status in list_runs(root)])
-    [('abc', 'finished')]
     """
     root = Path(root)
     if not root.exists():
         raise ResultsError(f"{root}: no such folder")
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for path in sorted(root.rglob(STATUS)):
-        if ".replaced-" not in path.parent.name:
-            status = read_status(path.parent)
-            found.setdefault(status["run_id"], []).append((path.parent, status))
+    for folder in sorted(path.parent for path in root.rglob(STATUS) if ".replaced-" not in path.parent.name):
+        status = read_status(folder)
+        found.setdefault(status["run_id"], []).append((folder, status))
     for id, copies in found.items():
         best = max(copies, key=lambda copy: (copy[1]["state"] == "finished", copy[0].name == id))
         for folder, _ in copies:

@@ -1,4 +1,4 @@
-"""From a config to rows of results: every method on every sample, measured by every task."""
+"""From a config to rows of results: every method on every sample, measured by every task, and copied by loggers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,8 @@ from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.progress import Progress
-from asbc.runs.loggers import Mirror, RunFacts, Session
 from asbc.runs.record import Experiment, load_record, write_record
-from asbc.runs.results import Run, run_id
+from asbc.runs.results import PER_NODE, Run, flat_settings, run_id
 from asbc.runs.samples import (
     check_settings,
     draw,
@@ -36,6 +35,7 @@ from asbc.runs.samples import (
     scorable,
     why_not_scored,
 )
+from asbc.storage import write_atomic
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -51,35 +51,119 @@ NOT_SETTINGS = {
 }  # fmt: skip
 
 
+# Loggers
+
+
 @dataclass(frozen=True)
-class Outcome:
-    """Result of :func:`run`.
+class RunFacts:
+    """What a logger knows about a run.
 
     Attributes
     ----------
     run_id : str
         Name of the run, from its settings and data.
+    attempt : int
+        1 at the first start, more after a kill or a failure.
     path : Path
         The run's folder.
-    skipped : bool
-        Whether it was finished before, so that nothing was computed.
-    table : DataFrame
-        All its rows.
-    record : Experiment
-        What the experiment is.
-    version : str
-        The version of asbc that finished it.
+    settings : mapping
+        The resolved config.
+    facts : mapping
+        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, `overrides` as
+        typed, and `group`, the sweep that the run is part of.
     """
+
+    run_id: str
+    attempt: int
+    path: Path
+    settings: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+class Session(AbstractContextManager["Session"]):
+    """What a logger does with one run: entered before the first unit, left after the last."""
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        """Copy the rows of a finished run."""
+
+    def complete(self) -> bool:
+        """Whether everything that this logger writes of a finished run is there; if not, `conclude` is called again."""
+        return True
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Close; `error` is what stopped the run, or None."""
+
+
+class Mirror(AbstractContextManager["Mirror"]):
+    """A session whose errors become warnings, so that a logger never stops a run. Its first error closes it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session: Session | None = session
+
+    def _try(self, what: str, *arguments: Any) -> None:
+        if self.session is None:
+            return
+        try:
+            getattr(self.session, what)(*arguments)
+        except Exception as error:
+            text = "%s failed, the run continues without it: %s: %s"
+            log.warning(text, type(self.session).__name__, type(error).__name__, error)
+            if what == "conclude":
+                self._try("__exit__", type(error), error, None)
+            self.session = None
+
+    def __enter__(self) -> Mirror:
+        self._try("__enter__")
+        return self
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        self._try("conclude", table)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._try("__exit__", kind, error, trace)
+
+
+class CsvLogger:
+    """Write `results.csv` next to `results.parquet` when a run is finished: `logger=csv`.
+
+    See Also
+    --------
+    WandbLogger : the same rows in Weights & Biases.
+    """
+
+    def __call__(self, facts: RunFacts) -> Session:
+        return _CsvSession(facts)
+
+
+class _CsvSession(Session):
+    def __init__(self, facts: RunFacts) -> None:
+        self._path = facts.path / "results.csv"
+
+    def conclude(self, table: pd.DataFrame) -> None:
+        write_atomic(self._path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
+
+    def complete(self) -> bool:
+        return self._path.exists()
+
+
+# Runs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of :func:`run`: the run's folder and rows, and whether it was `skipped` because it was finished before."""
 
     run_id: str
     path: Path
     skipped: bool
     table: pd.DataFrame
     record: Experiment
-    version: str = __version__
+    version: str = __version__  # of asbc, that finished it
 
 
-def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None) -> Outcome:
+def run(
+    cfg: DictConfig, *, group: str | None = None, overrides: Sequence[str] = (), threads: int | None = None
+) -> Outcome:
     """Run one experiment, or the part of it that is missing.
 
     Parameters
@@ -88,6 +172,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         As composed from `conf/`.
     group : str, default=None
         Name of the sweep that the run is part of, for the loggers.
+    overrides : sequence of str, default=()
+        What was typed, for the loggers.
     threads : int, default=None
         Threads of compiled code; None for all cores.
 
@@ -95,8 +181,8 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
     -------
     Outcome
     """
-    methods: dict[str, Method] = {name: build(node, f"methods.{name}") for name, node in _items(cfg.get("methods"))}
-    tasks: dict[str, Task] = {name: build(node, f"evaluate.{name}") for name, node in _items(cfg.get("evaluate"))}
+    methods: dict[str, Method] = _build_all(cfg, "methods")
+    tasks: dict[str, Task] = _build_all(cfg, "evaluate")
     check_settings(cfg, methods, tasks)
     described = [metric for task in tasks.values() for metric in task.metrics]
     record = load_record(cfg.get("record"), str(cfg.name)).described(described).with_methods(methods)
@@ -105,7 +191,6 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
     tasks = scorable(embeddings, tasks)
     settings = settings_of(cfg)
-    id = run_id(settings, embeddings.fingerprint)
     facts = {
         "experiment": str(cfg.name),
         "dataset": embeddings.name,
@@ -116,58 +201,53 @@ def run(cfg: DictConfig, *, group: str | None = None, threads: int | None = None
         "labelled": why_not_scored(embeddings) is None,
         "version": __version__,
         "group": group,
+        "overrides": list(overrides),
         "tags": list(cfg.get("tags") or []),
     }
+    id = run_id(settings, embeddings.fingerprint)
     with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
-        if folder.finished:
-            table = folder.rows()
-            write_record(folder.path, record)  # titles and colors may have changed
-            for session in _sessions(cfg, folder, settings, facts):
-                if not session.complete():
-                    with Mirror(session) as logger:
-                        logger.conclude(table)
-            return Outcome(id, folder.path, True, table, record, str(folder.status.get("version", "unknown")))
-        done = folder.begin(**facts)
-        write_record(folder.path, record)
-        units = plan(cfg, embeddings, tasks)
-        folder.note("running", units=len(units))
+        skipped = folder.finished
+        done = set() if skipped else folder.begin(**facts)
+        write_record(folder.path, record)  # titles and colors may have changed
+        about = RunFacts(id, folder.status["attempt"], folder.path, settings, facts)
+        sessions: list[Session] = [logger(about) for logger in _build_all(cfg, "logger").values()]
         with ExitStack() as stack:
-            stack.enter_context(_limit_threads(threads))
-            loggers = [Mirror(session) for session in _sessions(cfg, folder, settings, facts)]
-            for logger in loggers:
-                stack.enter_context(logger)
-            if done:
-                for logger in loggers:
-                    logger.log(folder.rows())
-            scores = len(tasks) * len(methods)  # per unit
-            progress = Progress(shown=bool(cfg.progress))
-            advance = stack.enter_context(
-                progress.step(str(cfg.name), len(units) * scores, len(done) * scores, unit="scores")
-            )
-            sample: Sample | None = None
-            parent = os.getppid() if multiprocessing.parent_process() else None
-            for unit in units:
-                if unit.name in done:
-                    continue
-                if parent not in (None, os.getppid()):  # a worker of a sweep that was killed
-                    folder.note("interrupted")
-                    os._exit(1)
-                sample = draw(cfg, embeddings, unit, sample)
-                rows = [
-                    {"run_id": id, **row} for row in measure(cfg, embeddings, sample, methods, tasks, progress=advance)
-                ]
-                folder.append(unit.name, rows)
-                for logger in loggers:
-                    logger.log(rows)
-            table = folder.finish()
+            open_ones = [session for session in sessions if not (skipped and session.complete())]
+            loggers = [stack.enter_context(Mirror(session)) for session in open_ones]
+            if skipped:
+                table = folder.rows()
+            else:
+                stack.enter_context(_limit_threads(threads))
+                table = _compute(cfg, folder, done, embeddings, methods, tasks)
             for logger in loggers:
                 logger.conclude(table)
-        return Outcome(id, folder.path, False, table, record)
+        return Outcome(id, folder.path, skipped, table, record, str(folder.status.get("version", "unknown")))
 
 
-def _sessions(cfg: DictConfig, folder: Run, settings: dict[str, Any], facts: dict[str, Any]) -> list[Session]:
-    about = RunFacts(folder.id, folder.status["attempt"], folder.path, settings, facts)
-    return [build(node, f"logger.{name}")(about) for name, node in _items(cfg.get("logger"))]
+def _compute(
+    cfg: DictConfig,
+    folder: Run,
+    done: set[str],
+    embeddings: Embeddings,
+    methods: dict[str, Method],
+    tasks: dict[str, Task],
+) -> pd.DataFrame:
+    """Compute and keep the units that are not `done`, and return all rows."""
+    units = plan(cfg, embeddings, tasks)
+    folder.note("running", units=len(units))
+    scores = len(tasks) * len(methods)  # per unit
+    progress = Progress(shown=bool(cfg.progress))
+    parent = os.getppid() if multiprocessing.parent_process() else None
+    sample: Sample | None = None
+    with progress.step(str(cfg.name), len(units) * scores, len(done) * scores, unit="scores") as advance:
+        for unit in (unit for unit in units if unit.name not in done):
+            if parent not in (None, os.getppid()):  # a worker of a sweep that was killed
+                folder.note("interrupted")
+                os._exit(1)
+            sample = draw(cfg, embeddings, unit, sample)
+            rows = measure(cfg, embeddings, sample, methods, tasks, progress=advance)
+            folder.append(unit.name, [{"run_id": folder.id, **row} for row in rows])
+    return folder.finish()
 
 
 def settings_of(cfg: DictConfig) -> dict[str, Any]:
@@ -202,7 +282,7 @@ def measure(
         "seed": int(cfg.seed),
         "k_cand": int(cfg.k_cand),
         **_flat("embedding", cfg.embedding),
-        **{name: value for name, value in _flat("neighbors", cfg.neighbors).items() if name != "neighbors.k"},
+        **_flat("neighbors", {**cfg.neighbors, "k": None}),  # it is k_cand
         **_flat("dimension", cfg.dimension),
         **_flat("graph", cfg.graph),
     }
@@ -276,19 +356,16 @@ def _plain(value: Any) -> Any:
 def _flat(prefix: str, node: Any) -> dict[str, Any]:
     """Columns of the plain values in a part of the config, by their dotted path; empty ones are left out."""
     plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
-    found: dict[str, Any] = {}
-    for key, value in plain.items():
-        name = f"{prefix}.{key}"
-        if isinstance(value, dict):
-            found |= _flat(name, value)
-        elif not str(key).startswith("_") and isinstance(value, bool | int | float | str):
-            found[name] = value
-    return found
+    return {
+        name: value
+        for name, value in flat_settings(plain, f"{prefix}.").items()
+        if isinstance(value, bool | int | float | str) and not name.rpartition(".")[2].startswith("_")
+    }
 
 
-def _items(group: DictConfig | None) -> list[tuple[str, DictConfig]]:
-    """Return the members of a config group by name; none if the group is absent."""
-    return [] if not group else [(str(name), node) for name, node in group.items() if node]
+def _build_all(cfg: DictConfig, group: str) -> dict[str, Any]:
+    """Return the objects of a config group by name; none if the group is absent."""
+    return {str(name): build(node, f"{group}.{name}") for name, node in (cfg.get(group) or {}).items() if node}
 
 
 @contextmanager

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import os
 import re
 import shlex
 import ssl
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from asbc.configs import conf_dir
 from asbc.evaluate.metrics import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
-from asbc.runs.loggers import RunFacts, Session
 from asbc.runs.record import Experiment, read_record
 from asbc.runs.results import (
     ALL,
     PER_NODE,
     RESULTS,
-    canonical,
-    flat_settings,
     list_runs,
     read_rows,
     read_settings,
 )
+from asbc.runs.run import RunFacts, Session
 from asbc.runs.terminal import CANDIDATES, last_level, summary
 from asbc.storage import write_atomic
 
@@ -42,6 +36,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 TIMEOUT = 10.0  # seconds until W&B counts as unreachable; its own library would try for minutes
 MAX_TAG, MAX_NAME = 64, 128  # characters; W&B refuses longer ones
+# First parts of keys that are not in the names of runs: where results go, and what the experiment and encoder imply.
+UNNAMED = {
+    "experiment", "embedding", "logger", "out", "rerun", "threads", "progress", "tags", "record", "hydra",
+    "hparams_search", "optimized_metric",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,7 @@ class WandbSession(Session):
         if self.mode == "online":
             check_connection()
         facts = self.facts.facts
+        record = read_record(self.facts.path, str(facts["experiment"]))
         tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.options.tags]
         self.run = wandb.init(
             id=self.id,  # one per attempt: a second one must not write into the W&B run of a killed one
@@ -123,7 +123,7 @@ class WandbSession(Session):
             group=facts.get("group"),
             job_type=facts["experiment"],
             tags=sorted({str(tag)[:MAX_TAG] for tag in tags}),
-            config=wandb_config(self.facts),
+            config=wandb_config(self.facts, record),
             dir=str(self.facts.path),
             mode=self.mode,
             resume="never",
@@ -153,33 +153,27 @@ class WandbSession(Session):
         self.run.log_artifact(artifact)
 
     def complete(self) -> bool:
-        return uploaded(self.facts.path) or written(self.facts.path, self.id) is not None
+        path = self.facts.path
+        return uploaded(path) or (self.mode == "offline" and written(path, self.id) is not None)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self.run is None:
             return
         self.run.finish(exit_code=0 if error is None else 130 if kind is KeyboardInterrupt else 1)
+        path = self.facts.path
         if error is None and self.mode == "online":
-            mark_uploaded(self.facts.path, self.run.id)
+            write_atomic(path / "uploaded.txt", f"{self.run.id}\n")
         elif error is None and self.mode == "offline":
             folder = Path(self.run.dir).parent
-            mark_written(self.facts.path, self.run.id, folder)
+            write_atomic(path / "offline.txt", f"{self.run.id}\n{os.path.relpath(folder, path)}\n")
             log.info("W&B is offline: written to %s; send it with: wandb sync %s", folder, shlex.quote(str(folder)))
 
 
 def has_key() -> bool:
     """Whether there is a key to log in with: in the environment, or where `wandb login` writes it."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    host = urlsplit(address()).hostname or ""
-    places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
-    for place in places:
-        if place and Path(place).is_file():
-            try:
-                return netrc(str(place)).authenticators(host) is not None
-            except (NetrcParseError, OSError):
-                return False
-    return False
+    from requests.utils import get_netrc_auth
+
+    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(address()) is not None
 
 
 def address() -> str:
@@ -199,9 +193,13 @@ def check_connection() -> None:
             raise ConnectionError(f"{address()}: {why}") from None
 
 
-def wandb_config(facts: RunFacts) -> dict[str, Any]:
-    """Return the config for W&B: all settings by the names they have on the command line."""
+def wandb_config(facts: RunFacts, record: Experiment | None = None) -> dict[str, Any]:
+    """Return the config for W&B: all settings by the names they have on the command line.
+
+    With a record also the titles and colors of methods.
+    """
     bandwidth = facts.settings.get("bandwidth", {})
+    looks = {} if record is None else {"titles": record.titles, "colors": record.colors}
     return {
         **facts.settings,
         **{key: facts.facts[key] for key in ("experiment", "encoder", "dataset")},
@@ -209,77 +207,30 @@ def wandb_config(facts: RunFacts) -> dict[str, Any]:
         "method": list(facts.settings.get("methods", {})),
         **{key: bandwidth[key] for key in ("gamma", "n_grid") if key in bandwidth},
         "run_id": facts.run_id,
+        **{key: value for key, value in looks.items() if value},
     }
 
 
 def run_name(facts: RunFacts) -> str:
-    """Return the run's name in W&B: experiment, encoder, and the settings that differ from the experiment's defaults.
+    """Return the run's name in W&B: experiment, encoder, and what was typed about the settings.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> from asbc.runs.loggers import RunFacts
+    >>> from asbc.runs.run import RunFacts
     >>> from asbc.runs.wandb import run_name
-    >>> settings = {"k_cand": 15, "bandwidth": {"gamma": 0.5, "n_grid": 12}}
-    >>> run_name(RunFacts("abc", 1, Path(), settings, {"experiment": "loo", "encoder": "simclr"}))
+    >>> typed = ["experiment=loo", "embedding=simclr", "gamma=0.5", "k_cand=15", "out=results"]
+    >>> run_name(RunFacts("abc", 1, Path(), {}, {"experiment": "loo", "encoder": "simclr", "overrides": typed}))
     'loo simclr gamma=0.5 k_cand=15'
     """
-    experiment, encoder = (str(facts.facts[key]) for key in ("experiment", "encoder"))
-    own, usual = flat_settings(canonical(facts.settings)), default_settings(experiment)
-    changed = [key for key in usual if key in own and own[key] != usual[key] and key != "name"]
-    # Methods hold copies of the bandwidth, and the search one of k_cand.
-    copies = {f"methods.{name}.{key}" for name in facts.settings.get("methods", {}) for key in changed}
-    copies |= {"neighbors.k"} if "k_cand" in changed else set()
-    changes = {key.removesuffix("._target_"): own[key] for key in changed if key not in copies}
-    for group, label in (("methods", "method"), ("evaluate", "evaluate")):
-        names = list(facts.settings.get(group, {}))
-        default = list(dict.fromkeys(key.split(".")[1] for key in usual if key.startswith(f"{group}.")))
-        if names and default and names != default:
-            changes[label] = names
-    dataset = facts.facts.get("dataset")
-    path = conf_dir() / "embedding" / f"{encoder}.yaml"
-    if path.is_file() and dataset not in (None, default_dataset(path)):
-        changes["dataset"] = dataset
-    return " ".join([experiment, encoder, *(f"{_typed(key)}={_in_words(value)}" for key, value in changes.items())])
-
-
-def _typed(key: str) -> str:
-    return key.removeprefix("bandwidth.") if key in ("bandwidth.gamma", "bandwidth.n_grid") else key
-
-
-def _in_words(value: Any) -> str:
-    return ",".join(map(_in_words, value)) if isinstance(value, list) else str(value).rpartition("asbc.")[2]
-
-
-@functools.cache
-def default_settings(experiment: str) -> dict[str, Any]:
-    """Return the settings of an experiment without overrides, by dotted path.
-
-    In a run, experiments of `--config-dir` are known. Otherwise methods and evaluations of other people's are left out.
-    """
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-
-    from asbc.runs.run import settings_of
-
-    running = GlobalHydra.instance().is_initialized()
-    with nullcontext() if running else initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        try:
-            cfg = compose("config", [f"experiment={experiment}"] if experiment != "default" else [])
-        except HydraException:
-            settings = settings_of(compose("config"))
-            return flat_settings(canonical({**settings, "methods": {}, "evaluate": {}}))
-    return flat_settings(canonical(settings_of(cfg)))
-
-
-def default_dataset(path: Path) -> Any:
-    """Return the data set of an encoder's config."""
-    from omegaconf import OmegaConf
-
-    general: Any = OmegaConf.load(path.with_name("encoder.yaml"))
-    own: Any = OmegaConf.load(path)
-    return own.get("dataset", general.dataset)
+    words = [str(facts.facts["experiment"]), str(facts.facts["encoder"])]
+    for override in facts.facts.get("overrides") or ():
+        key = override.lstrip("+~").partition("=")[0]
+        if key in ("embedding.dataset", "embedding.path"):
+            words.append(f"dataset={facts.facts['dataset']}")
+        elif key.partition(".")[0].partition("/")[0] not in UNNAMED:
+            words.append(override.lstrip("+"))
+    return " ".join(dict.fromkeys(words))
 
 
 def points(table: pd.DataFrame, record: Experiment) -> pd.DataFrame:
@@ -328,23 +279,13 @@ def history(table: pd.DataFrame, record: Experiment) -> list[dict[str, float]]:
     return found
 
 
-def mark_uploaded(path: Path, id: str) -> None:
-    """Record that W&B has a run, so that it is not sent again."""
-    write_atomic(path / "uploaded.txt", id + "\n")
-
-
 def uploaded(path: Path) -> bool:
     """Whether W&B has a run."""
     return (path / "uploaded.txt").exists()
 
 
-def mark_written(path: Path, id: str, folder: Path) -> None:
-    """Record where W&B's files of a run are, for `wandb sync`."""
-    write_atomic(path / "offline.txt", f"{id}\n{os.path.relpath(folder, path)}\n")
-
-
 def written(path: Path, id: str) -> Path | None:
-    """Return the folder of W&B's files of a run; None if this attempt has none."""
+    """Return the folder of W&B's files of a run, for `wandb sync`; None if this attempt has none."""
     try:
         noted, folder = (path / "offline.txt").read_text().splitlines()
     except (OSError, ValueError):
@@ -352,72 +293,47 @@ def written(path: Path, id: str) -> Path | None:
     return path / folder if noted == id and (path / folder).is_dir() else None
 
 
-@dataclass(frozen=True)
+def stored_facts(path: Path, status: Mapping[str, Any]) -> RunFacts:
+    """Return what a logger knows about a run, from its folder."""
+    settings = read_settings(path)
+    facts = settings.pop("data")
+    return RunFacts(status["run_id"], status["attempt"], path, settings, facts)
+
+
+@dataclass
 class Sent:
-    """Result of :func:`upload_runs`.
+    """Result of :func:`upload_runs`: numbers of runs, and offline the folders for `wandb sync`."""
 
-    Attributes
-    ----------
-    sent : int
-        Runs sent now; offline, runs whose files were written now.
-    there : int
-        Runs that W&B already has; offline, runs whose files already exist.
-    unfinished : int
-        Runs that are not finished and were skipped.
-    folders : list of Path
-        Offline: folders for `wandb sync`, those of earlier calls included.
-    """
-
-    sent: int
-    there: int
-    unfinished: int
+    sent: int = 0  # now; offline, runs whose files were written now
+    there: int = 0  # before; offline, runs whose files already exist
+    unfinished: int = 0
     folders: list[Path] = field(default_factory=list)
 
 
 def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
-    """Send every finished run under a folder that W&B does not have yet; offline, write its files.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder that `asbc` wrote (`outputs`), one run's own folder, or any folder above.
-    logger : WandbLogger
-        Where in W&B the runs go, and whether they are sent or only written.
-
-    Returns
-    -------
-    Sent
-    """
-    sent = there = unfinished = 0
-    folders: list[Path] = []
+    """Send every finished run under a folder that W&B does not have yet; offline, write its files."""
+    result = Sent()
     for path, status in list_runs(folder):
         if status["state"] != "finished":
-            unfinished += 1
-        elif uploaded(path):
-            there += 1
+            result.unfinished += 1
+            continue
+        session = WandbSession(stored_facts(path, status), logger)
+        if session.complete():
+            result.there += 1
         else:
-            settings = read_settings(path)
-            facts = settings.pop("data")
-            table = read_rows(path / RESULTS)
-            session = WandbSession(RunFacts(status["run_id"], status["attempt"], path, settings, facts), logger)
-            if session.mode == "offline" and (folder_before := written(path, session.id)):
-                there += 1
-                folders.append(folder_before)
-                continue
             try:
                 with session:
-                    session.conclude(table)
+                    session.conclude(read_rows(path / RESULTS))
+                result.sent += 1
             except wandb_error() as error:
                 # W&B refuses the same id twice: a kill came before the run was recorded as sent.
                 if "already exists" not in str(error):
                     raise
                 log.warning("%s: W&B already has %s; to send it again, delete it there", path, session.id)
-                there += 1
-                continue
-            sent += 1
-            if session.mode == "offline" and (folder_now := written(path, session.id)):
-                folders.append(folder_now)
-    return Sent(sent, there, unfinished, folders)
+                result.there += 1
+        if session.mode == "offline" and not uploaded(path) and (files := written(path, session.id)):
+            result.folders.append(files)
+    return result
 
 
 def wandb_error() -> type[Exception]:

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
-from asbc.runs.loggers import RunFacts
 from asbc.runs.record import Experiment, read_record
 from asbc.runs.results import (
     flat_settings,
     join_rows,
     list_runs,
     read_run,
-    read_settings,
     varying_settings,
 )
 from asbc.runs.terminal import CANDIDATES, headline
-from asbc.runs.wandb import WandbLogger, points, wandb_config
+from asbc.runs.wandb import WandbLogger, points, stored_facts, wandb_config
 from asbc.storage import DamagedFileError, read_json, write_json
 
 if TYPE_CHECKING:
@@ -72,9 +70,7 @@ def _dashboard(name: str, group: list[tuple[Path, dict[str, Any]]]) -> Dashboard
     rows = join_rows([frame for path, _ in group for frame in read_run(path)])
     configs = []
     for path, status in group:
-        settings = read_settings(path)
-        facts = settings.pop("data")
-        configs.append(flat_settings(wandb_config(RunFacts(status["run_id"], 1, path, settings, facts))))
+        configs.append(flat_settings(wandb_config(stored_facts(path, status))))
     shared = set.intersection(*(set(config) for config in configs))
     hidden = {"run_id", "method"}
     if len({config["encoder"] for config in configs}) > 1:  # its other settings change with the encoder

@@ -2,9 +2,8 @@
 
 import pytest
 
-from asbc.runs.loggers import Mirror, Session
 from asbc.runs.results import read_status
-from asbc.runs.run import run
+from asbc.runs.run import Mirror, Session, run
 from tests.runs.offline import config
 
 pytest.importorskip("wandb")
@@ -36,14 +35,13 @@ def test_a_mirror_that_breaks_midway_is_closed_once():
     class Fragile(Session):
         closed = 0
 
-        def log(self, rows):
+        def conclude(self, table):
             raise OSError("disk full")
 
         def __exit__(self, *args):
             Fragile.closed += 1
 
     with Mirror(Fragile()) as mirror:
-        mirror.log([])
-        mirror.log([])
+        mirror.conclude(None)
         mirror.conclude(None)
     assert Fragile.closed == 1

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -17,7 +18,6 @@ from asbc.runs.record import (
     from_data,
     load_record,
     read_record,
-    to_data,
     write_record,
 )
 from asbc.storage import write_json
@@ -34,7 +34,7 @@ MINE = Experiment(
 
 @pytest.mark.parametrize("record", [*EXPERIMENTS.values(), MINE], ids=lambda record: record.name)
 def test_a_record_survives_json(record):
-    assert from_data(json.loads(json.dumps(to_data(record)))) == record
+    assert from_data(json.loads(json.dumps(asdict(record)))) == record
 
 
 def test_every_experiment_of_the_configs_has_a_record_and_every_record_a_config():

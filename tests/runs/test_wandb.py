@@ -12,10 +12,9 @@ from sklearn.datasets import load_digits
 
 from asbc.runs import command as cli
 from asbc.runs import wandb as module
-from asbc.runs.loggers import RunFacts
 from asbc.runs.record import find_record
 from asbc.runs.results import flat_settings
-from asbc.runs.run import run
+from asbc.runs.run import RunFacts, run
 from asbc.runs.terminal import show_run
 from asbc.runs.wandb import WandbLogger, has_key, history, run_name
 from tests.runs.offline import TINY, config, items, offline, records
@@ -27,15 +26,13 @@ pytestmark = pytest.mark.usefixtures("no_account")
 
 def test_a_run_is_mirrored_offline_and_whole(tmp_path, capsys):
     assert not has_key()
-    outcome = run(
-        config(tmp_path, "logger=[csv,wandb]", "logger.wandb.tags=[trial]", "name=loo", "tags=[mine]", "gamma=0.5"),
-        group="a-sweep",
-    )
+    cfg = config(tmp_path, "logger=[csv,wandb]", "logger.wandb.tags=[trial]", "name=loo", "tags=[mine]", "gamma=0.5")
+    outcome = run(cfg, group="a-sweep", overrides=["experiment=loo", "gamma=0.5", "tags=[mine]"])
     (path,) = offline(tmp_path)
     found = records(path)
     started = next(r.run for r in found if r.HasField("run"))
     assert started.run_group == "a-sweep" and started.run_id == f"{outcome.run_id}-1" and started.job_type == "loo"
-    assert started.display_name == "loo pixels gamma=0.5 samples_per_class=4,6 trials=2 method=knn,nnk_sigma"
+    assert started.display_name == "loo pixels gamma=0.5"
     assert set(started.tags) == {"loo", "digits", "pixels", "trial", "mine"}
     settings = items(started.config.update)
     typed = {
@@ -114,22 +111,20 @@ def test_history_has_a_row_per_level_of_each_axis():
     assert "loo/knn/low" in first and second == {"samples_per_class": 24, "loo/knn": 1.0}
 
 
-def test_names_of_runs_say_what_differs(tmp_path):
-    def name(experiment, encoder="simclr", dataset="cifar100", **settings):
-        return run_name(
-            RunFacts("a", 1, tmp_path, settings, {"experiment": experiment, "encoder": encoder, "dataset": dataset})
-        )
+def test_names_of_runs_have_what_was_typed(tmp_path):
+    def name(*typed, dataset="cifar100"):
+        facts = {"experiment": "loo", "encoder": "simclr", "dataset": dataset, "overrides": list(typed)}
+        return run_name(RunFacts("a", 1, tmp_path, {}, facts))
 
-    copies = {"nnk_sigma": {"bandwidth": {"gamma": 0.5}}}
-    gamma = {"gamma": 0.5, "n_grid": 12}
-    assert name("loo", k_cand=15, bandwidth=gamma, neighbors={"k": 15}) == "loo simclr gamma=0.5 k_cand=15"
-    assert name("loo", dataset="cifar10", trials=5) == "loo simclr dataset=cifar10"
-    assert (
-        name("mine", encoder="files", dataset="mine", bandwidth=gamma, methods=copies)
-        == "mine files gamma=0.5 dataset=mine"
+    assert name("experiment=loo", "embedding=simclr", "gamma=0.5", "k_cand=15") == "loo simclr gamma=0.5 k_cand=15"
+    assert name("embedding.dataset=cifar10", "out=x", "hydra/launcher=joblib", dataset="cifar10") == (
+        "loo simclr dataset=cifar10"
     )
-    assert name("loo", neighbors={"metric": "euclidean"}) == "loo simclr neighbors.metric=euclidean"
-    assert name("loo", bandwidth={"_target_": "asbc.Perplexity"}) == "loo simclr bandwidth=Perplexity"
+    assert (
+        name("embedding.path=a/b.npy", "+bandwidth.refine=true", dataset="b")
+        == "loo simclr dataset=b bandwidth.refine=true"
+    )
+    assert name("logger=[csv,wandb]", "logger.wandb.project=x", "tags=[a]", "rerun=true") == "loo simclr"
 
 
 def test_a_failed_run_is_closed_with_an_error_and_the_next_attempt_is_another_run(tmp_path, monkeypatch):
@@ -167,8 +162,10 @@ def test_a_sweep_is_one_group_of_separate_runs(tmp_path, monkeypatch):
     starts = [next(r.run for r in records(path) if r.HasField("run")) for path in offline(tmp_path)]
     assert len({s.run_id for s in starts}) == 2
     assert {s.run_group for s in starts} == {next((tmp_path / "sweeps").iterdir()).name}
-    rest = "samples_per_class=4,6 trials=2 method=knn,nnk_sigma"
-    assert {s.display_name for s in starts} == {f"default pixels gamma=0.5 {rest}", f"default pixels {rest}"}
+    rest = "samples_per_class=[4,6] trials=2 method=[knn,nnk_sigma]"
+    assert {s.display_name for s in starts} == {
+        f"default pixels bandwidth.gamma={gamma} {rest}" for gamma in ("0.5", 1)
+    }
 
 
 def test_a_key_is_found_where_login_leaves_it(tmp_path, monkeypatch):
