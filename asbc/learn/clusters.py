@@ -23,14 +23,14 @@ Labels = NDArray[np.int64]
 N_PERTURBED = 4  # graphs with random edge weights that stability is measured on
 RESOLUTION_STEP = 2**0.5  # between two resolutions of the scan
 LOWEST_RESOLUTION = 2.0**-8
-# The recommended level is the finest one whose stability is at least this share of the highest stability.
-STABLE_SHARE = 0.95
-# The scan stops after three levels whose stability is below this share of the highest, or if clusters become too small.
-UNSTABLE_SHARE = 0.75
-UNSTABLE_LEVELS = 3
-SMALLEST_MEAN_SIZE = 5
-MAX_LEVELS = 4
-LEVEL_RATIO = 1.6  # least ratio of the numbers of clusters of two levels
+SMALLEST_MEAN_SIZE = 10  # of the clusters of a level
+# Of two levels, the one with twice as many clusters is recommended unless its stability is lower by more than this.
+DOUBLING = 0.035
+# Numbers of clusters of the next level, as multiples of those of a level: the next finer and the next coarser one.
+FINER = 1.4, 2.2
+COARSER = 1 / 5, 1 / 2
+# With n_clusters given, more clusters are found first, between these multiples of it, and then merged.
+SURPLUS = 1.05, 1.2
 # Graphs with more nodes are first merged into groups of about this many nodes, and the groups are clustered.
 MAX_NODES = 30_000
 GROUP_SIZE = 100
@@ -54,8 +54,8 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
 
     With `n_clusters`, the resolution is found by bisection. Without it, clusters are computed at a range of
     resolutions, on the graph and on copies of it with random edge weights. The stability of a resolution is the mean
-    adjusted Rand index between the two. The recommended level is the finest one whose stability is at least 95% of the
-    highest; the other levels are peaks of stability on both sides of it.
+    adjusted mutual information between the two. The recommended level has the highest stability, where a level with
+    twice as many clusters may be less stable by 0.035. The other levels are the most stable coarser and finer ones.
 
     Parameters
     ----------
@@ -289,41 +289,40 @@ def _perturbed(graph: sparse.csr_array, groups: Labels, seed: int) -> Iterator[s
 
 
 def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> tuple[list[_Partition], int]:
-    """Return levels from coarse to fine, and the position of the recommended one."""
+    """Return levels from coarse to fine, and the position of the recommended one.
+
+    Next to the recommended level are up to two coarser ones and a finer one, each the most stable in its range.
+    """
     scan = list(_scan(graph, perturbed, seed))
-    highest = max(level.stability for level in scan)
-    recommended = [level for level in scan if level.stability >= STABLE_SHARE * highest][-1]
-    chosen = [recommended]
-    peaks = [
-        level
-        for i, level in enumerate(scan)
-        if level.stability >= max(other.stability for other in scan[max(i - 1, 0) : i + 2])
-    ]
-    for level in sorted(peaks, key=lambda level: -level.stability):
-        apart = all(max(level.count, other.count) >= LEVEL_RATIO * min(level.count, other.count) for other in chosen)
-        if apart and len(chosen) < MAX_LEVELS:
-            chosen.append(level)
-    chosen.sort(key=lambda level: level.count)
-    return _nested(graph, chosen, chosen.index(recommended), seed), chosen.index(recommended)
+
+    def next_level(start: _Partition, ratios: tuple[float, float]) -> list[_Partition]:
+        low, high = (ratio * start.count for ratio in ratios)
+        return sorted((level for level in scan if low <= level.count <= high), key=lambda level: level.stability)[-1:]
+
+    recommended = max(scan, key=lambda level: level.stability + DOUBLING * np.log2(level.count))
+    coarser = next_level(recommended, COARSER)
+    coarsest = next_level(coarser[0], COARSER) if coarser else []
+    levels = [*coarsest, *coarser, recommended, *next_level(recommended, FINER)]
+    middle = len(coarsest + coarser)
+    return _nested(graph, levels, middle, seed), middle
 
 
 def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> Iterator[_Partition]:
-    """Yield partitions from coarse to fine, until they become unstable or their clusters small."""
-    from sklearn.metrics import adjusted_rand_score  # imports rich
+    """Yield partitions from coarse to fine, until their clusters become small."""
+    from sklearn.metrics import adjusted_mutual_info_score  # imports rich
 
-    resolution, highest, unstable = LOWEST_RESOLUTION, 0.0, 0
-    while unstable < UNSTABLE_LEVELS:
+    resolution, found = LOWEST_RESOLUTION, False
+    while True:
         labels = _leiden(graph, resolution, seed)
         count = int(labels.max()) + 1
         small = count * SMALLEST_MEAN_SIZE > graph.shape[0]
-        if small and highest:
+        if small and found:
             return
         if count > 1 or small:
             others = [_leiden(other, resolution, seed) for other in perturbed]
-            stability = float(np.mean([adjusted_rand_score(labels, other) for other in others]))
-            highest = max(highest, stability)
-            unstable = unstable + 1 if stability < UNSTABLE_SHARE * highest else 0
+            stability = float(np.mean([adjusted_mutual_info_score(labels, other) for other in others]))
             yield _Partition(resolution, labels, stability)
+            found = True
         resolution *= RESOLUTION_STEP
 
 
@@ -342,38 +341,51 @@ def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed
         coarser, edges = out[i - 1].labels, graph.tocoo()
         inside = coarser[edges.row] == coarser[edges.col]
         within = sparse.csr_array((edges.data[inside], (edges.row[inside], edges.col[inside])), shape=graph.shape)
-        out[i] = _Partition(levels[i].resolution, _leiden(within, levels[i].resolution, seed), levels[i].stability)
+        within += sparse.diags_array(graph.sum(axis=1) - within.sum(axis=1))  # the degrees stay the same
+        labels = _leiden(sparse.csr_array(within), levels[i].resolution, seed)
+        out[i] = _Partition(levels[i].resolution, labels, levels[i].stability)
     return [out[i] for i in sorted(out)]
 
 
 def _with_count(graph: sparse.csr_array, wanted: int, seed: int) -> _Partition:
-    """Return a partition into `wanted` clusters: by bisection of the resolution, and by merging what is left over."""
+    """Return a partition into `wanted` clusters: somewhat more are found by bisection of the resolution, then merged.
+
+    Leiden's partitions into exactly `wanted` clusters often join two classes and keep small clusters instead.
+    """
+    least, most = (min(int(np.ceil(wanted * surplus)), graph.shape[0]) for surplus in SURPLUS)
     low, high = 2.0**-10, 2.0**4
-    while (labels := _leiden(graph, high, seed)).max() + 1 < wanted and high < 2.0**40:
+    while (labels := _leiden(graph, high, seed)).max() + 1 < least and high < 2.0**40:
         low, high = high, high * 8
     best = _Partition(high, labels, np.nan)
     for _ in range(16):
-        if best.count == wanted:
+        if best.count <= most:
             break
         middle = (low * high) ** 0.5
         found = _Partition(middle, _leiden(graph, middle, seed), np.nan)
-        if found.count >= wanted:
+        if found.count >= least:
             high = middle
             best = min(best, found, key=lambda partition: partition.count)
         else:
             low = middle
-    return _Partition(best.resolution, _merge_down(graph, best.labels, wanted), np.nan)
+    return _Partition(best.resolution, _merge_down(graph, best, wanted), np.nan)
 
 
-def _merge_down(graph: sparse.csr_array, labels: Labels, wanted: int) -> Labels:
-    """Merge the two most strongly linked clusters until `wanted` are left; without links, the two smallest."""
-    while (count := int(labels.max()) + 1) > wanted:
-        between = _merged(graph, labels).toarray()
-        volume = np.maximum(between.sum(axis=1), np.finfo(float).tiny)
-        link = np.triu(between / volume[:, None] / volume, 1)
-        first, second = np.unravel_index(link.argmax(), link.shape) if link.any() else (count - 2, count - 1)
-        labels = _by_size(np.where(labels == second, first, labels))
-    return labels
+def _merge_down(graph: sparse.csr_array, partition: _Partition, wanted: int) -> Labels:
+    """Merge two clusters at a time, those that change Leiden's modularity at this resolution for the best."""
+    between = _merged(graph, partition.labels).toarray()
+    volume = between.sum(axis=1)
+    penalty = partition.resolution / max(volume.sum(), np.finfo(float).tiny)
+    merged = np.arange(partition.count)
+    for _ in range(partition.count - wanted):
+        gain = np.where(np.tri(len(volume), k=-1, dtype=bool), between - penalty * np.outer(volume, volume), -np.inf)
+        second, first = np.unravel_index(gain.argmax(), gain.shape)
+        between[first] += between[second]
+        between[:, first] += between[:, second]
+        volume[first] += volume[second]
+        between, volume = np.delete(np.delete(between, second, 0), second, 1), np.delete(volume, second)
+        merged[merged == second] = first
+        merged[merged > second] -= 1
+    return _by_size(merged[partition.labels])
 
 
 def _agreement(labels: Labels, others: list[Labels], sizes: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -111,6 +111,31 @@ def test_loops_count_as_weight_within_a_cluster():
     np.testing.assert_allclose(module._merged(plain, both).toarray(), module._merged(loops, halves).toarray())
 
 
+def test_merging_takes_the_pair_with_the_best_modularity():
+    rng = np.random.default_rng(1)
+    graph = sparse.csr_array(np.triu(rng.uniform(size=(24, 24)) ** 3, 1))
+    graph = sparse.csr_array(graph + graph.T)
+    labels, resolution = np.repeat(np.arange(6), 4), 1.3
+
+    def modularity(labels):
+        between = module._merged(graph, labels).toarray()
+        return np.trace(between) - resolution * (between.sum(axis=1) ** 2).sum() / between.sum()
+
+    merged = module._merge_down(graph, module._Partition(resolution, labels, np.nan), 5)
+    pairs = [np.where(labels == b, a, labels) for a in range(6) for b in range(a + 1, 6)]
+    best = max(modularity(module._by_size(pair)) for pair in pairs)
+    assert merged.max() == 4 and modularity(merged) == pytest.approx(best)
+
+
+def test_finer_levels_divide_clusters_that_are_strongly_linked_to_others():
+    X = np.random.default_rng(0).normal(size=(400, 5))  # most edges run between clusters
+    graph = asbc.GraphBuilder("gaussian", "perplexity").fit_transform(X)
+    coarse, fine = (module._Partition(r, module._leiden(graph, r, 0), np.nan) for r in (0.5, 4.0))
+    nested = module._nested(graph, [coarse, fine], 0, 0)
+    np.testing.assert_array_equal(nested[0].labels, coarse.labels)
+    assert nested[1].count >= 0.8 * fine.count
+
+
 def test_a_large_graph_is_clustered_by_groups(blobs, fitted, monkeypatch):
     monkeypatch.setattr(module, "MAX_NODES", 100)
     monkeypatch.setattr(module, "GROUP_SIZE", 6)
