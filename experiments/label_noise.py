@@ -1,4 +1,4 @@
-"""Who finds wrong labels? Average precision for labels moved on purpose, ours against cleanlab and regression.
+"""Who finds wrong labels? Average precision, ours against cleanlab and both scores of logistic regression.
 
 Any override of `asbc` may follow, for example `embedding=digits 'samples_per_class=[170]'`. Needs asbc[peers].
 """
@@ -15,7 +15,8 @@ NAMES = {
     "nnk_sigma": "NNK-σ",
     "perplexity_gaussian": "Gaussian",
     "datalab": "cleanlab Datalab",
-    "logistic_regression": "logistic regression",
+    "regression_margin": "logistic regression, margin",
+    "regression_confidence": "logistic regression, self-confidence",
 }
 
 
@@ -30,15 +31,15 @@ def noise(rows):
             cells.append(f"{means[other]:.3f}" if there else None)
             cells.append(compare_methods(part, OURS, other, metric=metric) if there else None)
         body.append(cells)
-    header = ["labels moved", "blend"]
+    header = ["wrong labels", "blend"]
     for name in NAMES.values():
         header += [name, "blend − it"]
     trials = rows["trial"].nunique()
     return FilledTable(
         "noise",
-        f"Moved labels that are found: average precision on {rows['dataset'].iloc[0]}",
-        f"Means of {trials} trials, each with its own moved labels; all ways see the same ones. 95% bootstrap "
-        "intervals over trials; where trials share their nodes, they say how moves differ, not how data sets would.",
+        f"Wrong labels that are found: average precision on {rows['dataset'].iloc[0]}",
+        f"Means of {trials} trials, each with its own moved labels; all methods see the same ones. 95% bootstrap "
+        "intervals over trials. Where trials share their nodes, they show how moves differ, not how data sets would.",
         header,
         body,
     )

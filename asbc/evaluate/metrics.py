@@ -116,11 +116,15 @@ METRICS: dict[str, Metric] = {
                 f"noise {kind}",
                 4,
                 True,
-                level="% of labels moved",
+                level="% of labels wrong",
                 needs_labels=True,
-                description=f"Average precision in finding labels that were moved to {where}.",
+                description=f"Average precision in finding labels that {what}.",
             )
-            for kind, where in (("near", "one of the three nearest classes"), ("uniform", "any other class"))
+            for kind, what in (
+                ("near", "were moved to one of the three nearest classes"),
+                ("uniform", "were moved to any other class"),
+                ("human", "people got wrong"),
+            )
         ),
         Metric(
             "spearman",

@@ -1,4 +1,4 @@
-"""Label noise: how many labels that were moved on purpose are found, by graphs and by other methods."""
+"""Label noise: how many wrong labels are found, by graphs and by other methods."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
+from asbc.embeddings.files import read_labels
 from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
-from asbc.learn.issues import judge_labels
-from asbc.learn.labels import encode_labels
+from asbc.learn.issues import Evidence, judge_labels
+from asbc.learn.labels import encode_labels, encode_partial
 from asbc.validation import one_of
 
 KINDS = ("near", "uniform")
@@ -92,21 +93,25 @@ def move_labels(
     return labels, moved
 
 
-def datalab_doubt(X: NDArray[Any], labels: Codes) -> NDArray[np.float64]:
-    """How doubtful cleanlab's Datalab finds each label (n,), from the vectors alone: its votes of near rows."""
+Doubts = dict[str, NDArray[np.float64]]  # how doubtful each label is (n,), by the name of the score
+
+
+def datalab_doubts(X: NDArray[Any], labels: Codes) -> Doubts:
+    """Return the score of cleanlab's Datalab on the vectors: its votes of near rows."""
     with needed("evaluate.noise with rivals=[datalab]", "peers"):
         from cleanlab import Datalab
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lab = Datalab(data={"label": labels}, label_name="label", verbosity=0)
         lab.find_issues(features=X, issue_types={"label": {}})
-    return 1.0 - lab.get_issues("label")["label_score"].to_numpy()
+    return {"datalab": 1.0 - lab.get_issues("label")["label_score"].to_numpy()}
 
 
-def regression_doubt(X: NDArray[Any], labels: Codes) -> NDArray[np.float64]:
-    """The margin (n,) of logistic regression that was trained on the other four fifths of the nodes.
+def regression_doubts(X: NDArray[Any], labels: Codes) -> Doubts:
+    """Return both usual scores of logistic regression that was trained on the other four fifths of the nodes.
 
-    It is the largest probability of another class minus that of the label: the score that asbc takes, too.
+    The margin is the largest probability of another class minus that of the label. Self-confidence is the probability
+    of the label, negated.
     """
     codes, _ = encode_labels(labels)
     with warnings.catch_warnings():
@@ -116,22 +121,22 @@ def regression_doubt(X: NDArray[Any], labels: Codes) -> NDArray[np.float64]:
     nodes = np.arange(len(codes))
     own = share[nodes, codes]
     share[nodes, codes] = -1.0
-    return share.max(axis=1) - own
+    return {"regression_margin": share.max(axis=1) - own, "regression_confidence": -own}
 
 
-RIVALS: dict[str, Callable[[NDArray[Any], Codes], NDArray[np.float64]]] = {
-    "datalab": datalab_doubt,
-    "logistic_regression": regression_doubt,
+RIVALS: dict[str, Callable[[NDArray[Any], Codes], Doubts]] = {
+    "datalab": datalab_doubts,
+    "logistic_regression": regression_doubts,
 }
 
 
 @dataclass(frozen=True)
 class LabelNoise(Task):
-    """Average precision of :func:`asbc.find_label_issues` for labels that were moved: `noise_near`, `noise_uniform`.
+    """Average precision of :func:`asbc.find_label_issues`: `noise_near`, `noise_uniform` and `noise_human`.
 
-    A share of the labels is moved, to near classes or to any. All nodes are then ranked from the most doubtful label
-    on; average precision is 1 where the moved ones come first. Other ways to rank them see the same labels, and are
-    rows of the results under their own names. The level is the percentage that was moved.
+    A share of the labels is moved, to near classes or to any; or labels that people got wrong are read from a file. All
+    nodes are ranked from the most doubtful label on; average precision is 1 where the wrong ones come first. Rivals see
+    the same labels, and are rows of the results under their own names. The level is the percentage of wrong labels.
 
     Parameters
     ----------
@@ -140,7 +145,9 @@ class LabelNoise(Task):
     shares : sequence of float, default=(0.05, 0.2)
         How much of all labels is moved; each is a level.
     rivals : sequence of {"datalab", "logistic_regression"}, default=both
-        Other ways: cleanlab's Datalab, and logistic regression that is trained on five folds.
+        cleanlab's Datalab, and both scores of logistic regression in five folds: margin and self-confidence.
+    noisy_labels : str or None, default=None
+        File with a label for every row of the data set, some of them wrong; those of the data set count as correct.
 
     See Also
     --------
@@ -155,12 +162,13 @@ class LabelNoise(Task):
     >>> sample = Sample(X, np.repeat([0, 1], 20), search=partial(asbc.search_neighbors, k=5))
     >>> task = LabelNoise(kinds=["uniform"], shares=[0.05], rivals=["logistic_regression"])
     >>> [(score.method, score.level, score.value) for score in task(sample, Method("uniform"))]
-    [('logistic_regression', 5, 1.0), (None, 5, 1.0)]
+    [('regression_margin', 5, 1.0), ('regression_confidence', 5, 1.0), (None, 5, 1.0)]
     """
 
     kinds: Sequence[str] = KINDS
     shares: Sequence[float] = (0.05, 0.2)
     rivals: Sequence[str] = tuple(RIVALS)
+    noisy_labels: str | None = None
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -173,36 +181,59 @@ class LabelNoise(Task):
             raise ValueError(f"noise needs a class of at least {FOLDS} samples; the largest has {sizes.max()}")
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        codes = sample.codes
-        key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals))
+        known = sample.codes >= 0
+        key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals), self.noisy_labels)
         if sample.first_time(key):
-            yield from sample.once(key, lambda: list(self._of_rivals(sample, codes)))
-        weights = sample.weights(method)
-        for kind, share, labels, moved in self._moves(sample, codes):
+            yield from sample.once(key, lambda: list(self._of_rivals(sample, known)))
+        evidence = Evidence(sample.neighbors, sample.weights(method), sample.X)
+        for kind, labels in self._noisy(sample):
             start = time.perf_counter()
-            doubt = judge_labels(sample.neighbors, weights, labels).suspicion
+            doubt = judge_labels(evidence, labels).suspicion
             seconds = sample.seconds(method) + time.perf_counter() - start
-            yield _score(kind, share, moved[codes >= 0], doubt[codes >= 0], seconds)
+            yield _score(kind, (labels != sample.codes)[known], doubt[known], seconds)
 
-    def _of_rivals(self, sample: Sample, codes: Codes) -> Iterator[Score]:
-        known = codes >= 0
-        for kind, share, labels, moved in self._moves(sample, codes):
+    def _of_rivals(self, sample: Sample, known: NDArray[np.bool_]) -> Iterator[Score]:
+        for kind, labels in self._noisy(sample):
             for rival in self.rivals:
                 start = time.perf_counter()
-                doubt = RIVALS[rival](sample.X[known], labels[known])
-                yield _score(kind, share, moved[known], doubt, time.perf_counter() - start, rival)
+                doubts = RIVALS[rival](sample.X[known], labels[known])
+                seconds = time.perf_counter() - start
+                for name, doubt in doubts.items():
+                    yield _score(kind, (labels != sample.codes)[known], doubt, seconds, name)
 
-    def _moves(self, sample: Sample, codes: Codes) -> Iterator[tuple[str, float, Codes, NDArray[np.bool_]]]:
-        known = codes >= 0  # a label that is not there cannot be moved
-        labels, moved = codes.copy(), np.zeros(len(codes), dtype=bool)
+    def _noisy(self, sample: Sample) -> Iterator[tuple[str, Codes]]:
+        """Yield kinds of noise and the class numbers with it."""
+        codes = sample.codes
+        known = codes >= 0  # a missing label cannot be moved
         for kind in self.kinds:
             for share in self.shares:
                 seed = [sample.seed, KINDS.index(kind), round(1000 * share)]
-                labels[known], moved[known] = move_labels(sample.X[known], codes[known], share, kind, seed)
-                yield kind, share, labels.copy(), moved.copy()
+                labels = codes.copy()
+                labels[known] = move_labels(sample.X[known], codes[known], share, kind, seed)[0]
+                yield kind, labels
+        if self.noisy_labels is not None:
+            yield "human", _read_noisy(self.noisy_labels, sample)
 
 
-def _score(kind: str, share: float, moved, doubt, seconds: float, method: str | None = None) -> Score:
-    value = float(average_precision_score(moved, doubt))
-    more = {} if method is None else {"weights": None}  # other ways have no weights, those of the graph least of all
-    return Score(f"noise_{kind}", value, round(100 * share), seconds, method=method, more=more)
+def _read_noisy(path: str, sample: Sample) -> Codes:
+    """Return the class numbers of a file's labels for the nodes of a sample; -1 where the sample is unlabelled."""
+    given = read_labels(path, sample.total)
+    if given is None:
+        raise ValueError(f"noisy_labels: {path} has no labels")
+    _, classes = encode_partial(sample.labels)
+    given = given[sample.nodes]
+    place = np.searchsorted(classes, given).clip(0, len(classes) - 1)
+    known = sample.codes >= 0
+    unknown = np.flatnonzero(known & (classes[place] != given))
+    if len(unknown):
+        raise ValueError(f"noisy_labels: {path} has {given[unknown[0]]!r}, which is no label of the data set")
+    labels = np.where(known, place, -1)
+    if (labels == sample.codes).all():
+        raise ValueError(f"noisy_labels: {path} has the labels of the data set, none of them wrong")
+    return labels
+
+
+def _score(kind: str, wrong, doubt, seconds: float, method: str | None = None) -> Score:
+    value = float(average_precision_score(wrong, doubt))
+    more = {} if method is None else {"weights": None}  # rivals use no weights
+    return Score(f"noise_{kind}", value, round(100 * wrong.mean()), seconds, method=method, more=more)

@@ -18,7 +18,7 @@ from asbc.embeddings.sampling import stratified_share
 from asbc.explore.clusters import Clusters, find_clusters
 from asbc.export import umap_layout
 from asbc.learn.describe import Description, describe
-from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes, supporting_neighbors
+from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
 from asbc.progress import Progress
@@ -174,10 +174,10 @@ def explore(
         about = describe(source, codes, vectors=vectors)
         if given is not None and len(given) != about.n:
             raise ValueError(f"labels must have one entry per node: expected {about.n:,}, got {len(given):,}.")
-        issues = None if codes is None or given is None else find_label_issues(source, given)
+        issues = None if codes is None or given is None else find_label_issues(source, given, vectors=vectors)
         report = None if issues is None else judge_classes(issues)
         listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:MAX_SUSPECTS]
-        supporters = [] if issues is None else supporting_neighbors(source, issues, listed)
+        supporters = [] if issues is None else [row[row >= 0] for row in issues.supporters[listed]]
     with bar.step("clusters"):
         clusters = find_clusters(source, None if given is None else _words(given), texts, seed)
     shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
@@ -250,7 +250,7 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
     if issues is not None:
         columns["suspicion"] = issues.suspicion
         columns["suggested"] = _words(issues.suggested)
-        columns["suggested_weight"] = issues.weight
+        columns["suggested_weight"] = issues.support
     return pd.DataFrame(columns)
 
 

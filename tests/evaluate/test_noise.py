@@ -31,7 +31,7 @@ def test_every_way_sees_the_same_moves_and_rivals_are_asked_once(sample, monkeyp
 
     def spy(X, labels):
         seen.append(labels)
-        return np.random.default_rng(0).random(len(labels))
+        return {"datalab": np.random.default_rng(0).random(len(labels))}
 
     monkeypatch.setitem(RIVALS, "datalab", spy)
     task = LabelNoise(shares=[0.05, 0.2], rivals=["datalab"])
@@ -51,8 +51,27 @@ def test_the_real_rivals_rank_moved_labels_first(sample):
     pytest.importorskip("cleanlab")
     task = LabelNoise(kinds=["uniform"], shares=[0.1])
     scores = {s.method: s.value for s in task(sample, NNK)}
-    assert set(scores) == {"datalab", "logistic_regression", None}
+    assert set(scores) == {"datalab", "regression_margin", "regression_confidence", None}
     assert min(scores.values()) > 0.5
+
+
+def test_labels_that_people_got_wrong_are_read_from_a_file(sample, tmp_path):
+    noisy = np.asarray(sample.labels).copy()
+    wrong = np.arange(0, len(noisy), 10)
+    noisy[wrong] = np.roll(noisy, len(noisy) // 3)[wrong]
+    share = float(np.mean(noisy != sample.labels))
+    people = np.zeros(sample.total, dtype=noisy.dtype)  # of all rows of the data set
+    people[sample.nodes] = noisy
+    np.save(tmp_path / "people.npy", people)
+    task = LabelNoise(kinds=[], rivals=["logistic_regression"], noisy_labels=str(tmp_path / "people.npy"))
+    scores = list(task(sample, NNK))
+    assert {s.metric for s in scores} == {"noise_human"} and {s.level for s in scores} == {round(100 * share)}
+    assert scores[-1].method is None and scores[-1].value > 0.8
+    people[sample.nodes] = sample.labels
+    for bad, says in ((people, "none of them wrong"), (people + 90, "no label of the data set")):
+        np.save(tmp_path / "bad.npy", bad)
+        with pytest.raises(ValueError, match=says):
+            list(LabelNoise(kinds=[], rivals=[], noisy_labels=str(tmp_path / "bad.npy"))(sample, NNK))
 
 
 def test_bad_settings():

@@ -15,6 +15,7 @@ import asbc
 from asbc.kernels.vote import class_weights
 from asbc.learn import source as source_module
 from asbc.learn.labels import decode_partial, encode_partial
+from asbc.learn.ridge import LeaveOneOutRidge
 from asbc.learn.vote import loo_predict
 from asbc.outofcore.driver import build_graph
 from asbc.storage import DamagedFileError
@@ -80,36 +81,96 @@ def test_planted_errors_come_first_and_get_their_label_back(digits, fitted):
     assert average_precision_score(moved, issues.suspicion) > 0.9
     assert (issues.suggested[wrong] == y[wrong]).mean() > 0.9
     assert (np.diff(issues.suspicion[issues.order]) <= 0).all() and len(issues.order) == len(y)
-    np.testing.assert_array_equal(issues.suggested, loo_predict(fitted.neighbors_.indices, fitted.weights_, noisy))
+    np.testing.assert_array_equal(issues.voted, loo_predict(fitted.neighbors_.indices, fitted.weights_, noisy))
+    assert ((issues.suggested != noisy) == issues.doubtful).all()
     assert ((issues.suspicion > 0.5) == issues.doubtful).all()
     text = repr(issues)
     assert text.startswith(f"LabelIssues: {issues.doubtful.sum()} of 600 labels are doubtful")
     assert f"node {issues.order[0]}: " in text
 
 
-def test_suspicion_is_the_margin_brought_to_0_and_1(fitted, digits):
-    issues = asbc.find_label_issues(fitted, digits[1])
-    mine, other, _, best = slow_sums(fitted.neighbors_.indices, fitted.weights_, digits[1], digits[1])
-    np.testing.assert_allclose(issues.suspicion, (1 + other - mine) / 2, atol=1e-12)
-    np.testing.assert_allclose(issues.weight, best, atol=1e-12)
-    assert issues.suspicion.min() >= 0 and issues.suspicion.max() <= 1
+def slow_ridge(X, codes, count):
+    """Predict every labelled node by a ridge regression on the other ones."""
+    labeled = np.flatnonzero(codes >= 0)
+    centered = X[labeled] - X[labeled].mean(axis=0)
+    penalty = 0.1 * (centered**2).sum() / min(centered.shape)
+    out = np.empty((len(X), count))
+    for i in range(len(X)):
+        others = labeled[labeled != i]
+        center, Y = X[others].mean(axis=0), np.eye(count)[codes[others]]
+        A = X[others] - center
+        slope = np.linalg.solve(A.T @ A + penalty * np.eye(X.shape[1]), A.T @ (Y - Y.mean(axis=0)))
+        out[i] = (X[i] - center) @ slope + Y.mean(axis=0)
+    return out.clip(0, 1)
+
+
+@pytest.mark.parametrize("shape", [(60, 4), (30, 45)])
+def test_ridge_without_a_node_equals_the_slow_twin(shape):
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=shape), rng.integers(-1, 3, shape[0])
+    for unit in (False, True):
+        model = LeaveOneOutRidge(3 * X, codes, 3, unit)
+        wanted = slow_ridge(asbc.normalize(X) if unit else 3 * X, codes, 3)
+        np.testing.assert_allclose(model.predict(slice(0, 99)), wanted, atol=1e-9)
+        np.testing.assert_allclose(model.predict(slice(7, 9)), wanted[7:9], atol=1e-9)
+
+
+def slow_support(builder, codes, count, vectors=True):
+    """Weights and predictions of every class, and their average by the inverse square of the errors."""
+    weights = np.zeros((len(codes), count))
+    for i, (row, weight) in enumerate(zip(builder.neighbors_.indices, builder.weights_, strict=True)):
+        for j, w in zip(row, weight, strict=True):
+            if codes[j] >= 0:
+                weights[i, codes[j]] += w
+    if not vectors:
+        return weights
+    predicted, labeled = slow_ridge(builder.vectors_, codes, count), np.flatnonzero(codes >= 0)
+    wrong = [1 + sum(np.argmax(scores[i]) != codes[i] for i in labeled) for scores in (weights, predicted)]
+    share = wrong[1] ** 2 / (wrong[0] ** 2 + wrong[1] ** 2)
+    return share * weights + (1 - share) * predicted
+
+
+@pytest.mark.parametrize("unlabeled", [0, 40])
+def test_suspicion_compares_the_support_of_two_classes(fitted, digits, unlabeled):
+    codes = digits[1].copy()
+    codes[:unlabeled] = -1
+    codes[100:120] = (codes[100:120] + 3) % 10
+    issues = asbc.find_label_issues(fitted, codes)
+    support = slow_support(fitted, codes, 10)
+    for i in range(len(codes)):
+        if codes[i] < 0:
+            assert np.isnan(issues.suspicion[i]) and issues.suggested[i] == support[i].argmax()
+            continue
+        own, other = support[i, codes[i]], np.delete(support[i], codes[i]).max()
+        margin = 1.3 * (other - own) / (other + own + 0.3)
+        assert issues.suspicion[i] == pytest.approx((1 + margin) / 2, abs=1e-9)
+        assert issues.given_support[i] == pytest.approx(own, abs=1e-9)
+        assert issues.support[i] == pytest.approx(max(own, other), abs=1e-9)
+        assert issues.suggested[i] == (codes[i] if own >= other else support[i].argmax())
 
 
 def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, folder):
     wanted = asbc.find_label_issues(fitted, digits[1])
     sizes = []
+    monkeypatch.setattr("asbc.learn.issues.MAX_BLOCK_VALUES", 700)
 
-    def small_blocks(neighbors, weights, block=70):
+    def small_blocks(neighbors, weights, block=75):
         for part in source_module.row_blocks(neighbors, weights, block):
             sizes.append(len(part.indices))
             yield part
 
     monkeypatch.setattr("asbc.learn.issues.row_blocks", small_blocks)
-    for place in (folder, str(folder)):
-        found = asbc.find_label_issues(place, digits[1])
-        for name in ("suspicion", "suggested", "weight", "order"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    assert max(sizes) == 70 and sum(sizes) == 2 * 600
+    found = asbc.find_label_issues(folder, digits[1], vectors=digits[0])
+    for name in ("suggested", "voted", "order", "supporters"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    for name in ("suspicion", "support", "given_support"):
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
+    assert max(sizes) == 75 and sum(sizes) == 2 * 600 and sizes.count(70) == 8
+    alone = asbc.find_label_issues(str(folder), digits[1])
+    support = slow_support(fitted, digits[1], 10, vectors=False)
+    np.testing.assert_allclose(alone.support, support.max(axis=1), atol=1e-12)
+    with pytest.raises(ValueError, match=r"vectors must have one row per node, shape \(600, d\); got shape \(3, 64\)"):
+        asbc.find_label_issues(folder, digits[1], vectors=digits[0][:3])
 
 
 @pytest.mark.parametrize(
@@ -133,27 +194,42 @@ def test_unlabelled_nodes_do_not_vote_and_get_a_suggestion(digits, fitted, names
     assert set(issues.order) == set(np.flatnonzero(~hidden))
     assert (issues.suggested[hidden] == names[y][hidden]).mean() > 0.9
     wanted = slow_sums(fitted.neighbors_.indices, fitted.weights_, np.where(hidden, -1, y), np.where(hidden, -1, y))
-    np.testing.assert_array_equal(issues.suggested, names[wanted[2]])
+    np.testing.assert_array_equal(issues.voted, names[wanted[2]])
     assert "120 more nodes are unlabelled" in repr(issues)
 
 
-def test_where_nobody_votes_the_label_stays_and_the_suspicion_cannot_tell(clouds):
-    builder = asbc.GraphBuilder(k_cand=8).fit(clouds[0])
+def test_without_support_the_label_stays_and_the_suspicion_cannot_tell(clouds, tmp_path):
+    np.save(tmp_path / "x.npy", clouds[0])
+    asbc.build_graph(tmp_path / "x.npy", tmp_path / "built", asbc.GraphBuilder(k_cand=8))
+    neighbors, weights = source_module.open_rows(tmp_path / "built")
     labels = np.full(240, -1)
     labels[0] = 3
-    issues = asbc.find_label_issues(builder, labels)
-    assert issues.suspicion[0] == 0.5 and issues.suggested[0] == 3 and issues.weight[0] == 0
-    near = (builder.neighbors_.indices == 0) & (builder.weights_ > 0)
+    issues = asbc.find_label_issues(tmp_path / "built", labels)
+    assert issues.suspicion[0] == 0.5 and issues.suggested[0] == 3 and issues.support[0] == 0
+    near = (neighbors.indices == 0) & (weights > 0)
     heard = near.any(axis=1)
     assert (issues.suggested[heard] == 3).all()
     assert (issues.suggested[~heard][1:] == -1).all()
+    assert asbc.find_label_issues(clouds[0], labels).suspicion[0] == 0.5
+
+
+def test_supporters_are_the_heaviest_neighbours_with_the_suggested_label(digits, fitted):
+    noisy = digits[1].copy()
+    noisy[::30] = 1
+    issues = asbc.find_label_issues(fitted, noisy)
+    for node in range(600):
+        weight = dict(zip(fitted.neighbors_.indices[node].tolist(), fitted.weights_[node], strict=True))
+        agree = sorted((i for i, w in weight.items() if w > 0 and noisy[i] == issues.suggested[node]), key=weight.get)
+        assert issues.supporters[node][issues.supporters[node] >= 0].tolist() == agree[::-1][:5]
 
 
 def test_frame(digits, fitted):
     labels = digits[1].copy()
     labels[4] = -1
     frame = asbc.find_label_issues(fitted, labels).to_frame()
-    assert list(frame.columns) == ["given", "suggested", "suspicion", "weight"] and len(frame) == 600
+    columns = ["given", "suggested", "suspicion", "given_support", "support", "neighbors"]
+    assert list(frame.columns) == columns and len(frame) == 600 and frame.index.name == "node"
+    assert (digits[1][frame["neighbors"].iloc[0]] == frame["suggested"].iloc[0]).all()
     assert frame["suspicion"].iloc[:-1].is_monotonic_decreasing and frame.index[-1] == 4
     assert (frame.sort_index()["given"].to_numpy() == labels).all()
 
@@ -266,6 +342,9 @@ def test_labels_are_aligned_with_the_index_of_the_vectors(shuffled):
     for source in (X, builder):
         expected = asbc.find_label_issues(source, labels)
         np.testing.assert_array_equal(asbc.find_label_issues(source, other).suspicion, expected.suspicion)
+        frame = expected.to_frame()
+        assert set(frame.index) == set(X.index) and frame.loc["row3", "given"] == labels["row3"]
+        assert set(frame.loc["row3", "neighbors"]) <= set(X.index)
         assert asbc.describe(source, other).loo_accuracy == asbc.describe(source, labels).loo_accuracy > 0.9
     for model in (asbc.GraphClassifier(), asbc.NeighborVote()):
         expected = model.fit(X, labels).predict(X)

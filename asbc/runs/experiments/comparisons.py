@@ -100,21 +100,22 @@ REGRET = Experiment(
 NOISE = Experiment(
     name="noise",
     title="Label noise",
-    question="Who finds labels that were moved on purpose: graphs, cleanlab or logistic regression?",
+    question="Who finds wrong labels: graphs, cleanlab or logistic regression?",
     headline=("noise_near", "noise_uniform"),
     suggested=False,
     figures=(
         Figure(
             "levels",
             "noise",
-            "Average precision in finding moved labels",
-            "Means over trials, by the percentage of labels that were moved.",
-            ("noise_near", "noise_uniform"),
+            "Average precision in finding wrong labels",
+            "Means over trials, by the percentage of wrong labels.",
+            ("noise_near", "noise_uniform", "noise_human"),
         ),
     ),
     tables=(
         Table("levels", "noise_near", "Labels moved to a near class: average precision", metrics=("noise_near",)),
         Table("levels", "noise_uniform", "Labels moved to any class: average precision", metrics=("noise_uniform",)),
+        Table("levels", "noise_human", "Labels that people got wrong: average precision", metrics=("noise_human",)),
     ),
 )
 
