@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test faults lint bench notebooks clean
+.PHONY: help demo check test faults lint docs bench notebooks clean
 
 help:
 	@echo "make demo       compare graph methods on the bundled sample"
 	@echo "make check      lint, check types and run the fast core of the tests"
 	@echo "make test       lint, check types and run all tests"
 	@echo "make faults     run all fault tests and update the table in docs/reliability.md (slow)"
+	@echo "make docs       build the documentation in docs/_build, warnings are errors"
 	@echo "make bench      compare speed with plain NumPy/SciPy and other libraries"
 	@echo "make notebooks  execute the notebooks and save their output"
 	@echo "make clean      remove the virtual environment and caches"
@@ -45,6 +46,10 @@ test: lint
 
 faults: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --timeout 0 --campaign docs/reliability.md tests/faults
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "open docs/_build/index.html"
 
 # FULL=--full goes up to a million vectors.
 bench: $(VENV)/.installed-dev

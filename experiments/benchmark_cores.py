@@ -2,7 +2,7 @@
 
     python experiments/benchmark_cores.py                        some minutes
     python experiments/benchmark_cores.py --sizes 10000 --rounds 9
-    python experiments/benchmark_cores.py --docs docs/scale.md   the page's table, from the JSON; nothing is measured
+    python experiments/benchmark_cores.py --docs docs/benchmarks.md   write the table from the JSON
 
 Both run in turn, in one process, on the same vectors, each right after a run that is not timed. The bare matrix product
 shows what the machine has to give: cores share caches, memory and heat, so that even it does not gain the number of
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--data", choices=VECTORS, default="text-like")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=Path("benchmark_cores.json"))
-    parser.add_argument("--docs", type=Path, help="a page whose table is made anew from the JSON")
+    parser.add_argument("--docs", type=Path, help="a page whose table is written again from the JSON")
     args = parser.parse_args()
     if args.docs:
         write_docs(json.loads(args.json.read_text()), args.docs)

@@ -11,8 +11,8 @@ every round. An inverted file or small-world graph of faiss serves all its lines
 that of the build and of its own search, and where two recalls take the same breadth, one search serves both. These are
 tuned to their recalls on the index of the first round, untimed; the tuning of ours is part of what is timed.
 Results go to benchmark_peers.json after every run, where the lines that were run take the place of earlier ones and
-others stay; the plot of time against recall goes to the folder of --output, and the table of docs/scale.md comes from
-the JSON (--docs docs/scale.md).
+others stay; the plot of time against recall goes to the folder of --output, and --docs
+docs/benchmarks.md writes the table and the plots of that page from the JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 
 import numpy as np
 from peers_lines import LINES, MANY, VECTORS, K, contestants, faiss_index, faiss_search
-from peers_table import as_table, draw, write_docs, write_whole
+from peers_table import as_table, draw, draw_speed, write_docs, write_whole
 from rich.console import Console
 
 SAMPLE = 1000  # nodes that recall is measured on
@@ -245,7 +245,7 @@ def merged(before, now):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="1,000,000 vectors too")
-    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of vectors in place of the usual ones")
+    parser.add_argument("--sizes", type=int, nargs="+", help="numbers of vectors instead of the usual ones")
     parser.add_argument("--columns", type=int, default=384)
     parser.add_argument("--data", choices=VECTORS, nargs="+", default=list(VECTORS))
     parser.add_argument("--lines", default="", help="a regular expression: only lines whose names match it")
@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument(
         "--docs",
         type=Path,
-        help="a page whose table, and the plot beside it, are made anew from the JSON; nothing is measured",
+        help="a page whose table, and the plot next to it, are written again from the JSON; nothing is measured",
     )
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -267,6 +267,7 @@ def main() -> None:
         results = json.loads(args.json.read_text())
         write_docs(results, args.docs)
         draw(results, K, args.docs.parent / "recall.png")
+        draw_speed(args.docs, args.docs.parent / "speed.png")
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the vectors on disk are removed
     args.output.mkdir(parents=True, exist_ok=True)
@@ -280,7 +281,7 @@ def main() -> None:
                 results["lines"] = merged(results["lines"], now)
                 write_whole(args.json, json.dumps(results, indent=1) + "\n")
     console = Console(width=150)
-    console.print(as_table(results, f"Beside others, k = {K}"))
+    console.print(as_table(results, f"asbc and other libraries, k = {K}"))
     draw(results, K, args.output / "recall.png")
     console.print(f"figures: {args.json}, {args.output / 'recall.png'}")
 

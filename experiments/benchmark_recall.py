@@ -6,7 +6,8 @@
 For vectors of several kinds, ``search="auto"`` and exact search take turns in one process; wall and CPU time are those
 of a whole call. If exact search is chosen, the time of the decision is measured separately, too. Recall is counted on
 all nodes. A target counts as reached if it is below the upper end of the 95% interval of the search's own estimate,
-which is computed on a sample of nodes. Results go to benchmark_recall.json; ``--docs docs/scale.md`` writes the table.
+which is computed on a sample of nodes. Results go to benchmark_recall.json;
+``--docs docs/benchmarks.md`` writes its table.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ def main() -> None:
     parser.add_argument("--vectors", type=Path, nargs="*", default=[], help=".npy files of your own; all their rows")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("benchmark_recall.json"))
-    parser.add_argument("--docs", type=Path, help="a page whose table is made anew from the JSON; nothing is measured")
+    parser.add_argument(
+        "--docs", type=Path, help="a page whose table is written again from the JSON; nothing is measured"
+    )
     args = parser.parse_args()
     rows = {}
     if args.json.is_file():
@@ -152,7 +155,7 @@ def main() -> None:
         loads = [row["load"] for row in rows.values()]
         told = (
             f"The load of the machine was {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores. Above 2, "
-            "other programs ran beside, and CPU time tells more than time."
+            "other programs ran at the same time, and CPU time is more reliable."
         )
         table = "\n".join(lines + ["| " + " | ".join(cells(row)) + " |" for row in rows.values()])
         put_between(args.docs, MARKS, f"{told}\n\n{table}")

@@ -158,7 +158,7 @@ def at_size(n: int, base: Build, small: Build, large: Build) -> dict[str, str]:
     return {
         "nodes": f"{n:,}",
         "inverted lists": f"{n_lists:,} of {n / n_lists:,.0f} rows",
-        "of them looked at per node": f"{probes}",
+        "of them scanned per node": f"{probes}",
         "vectors": f"{short(n * sizes['vectors'] / 1e9)} GB",
         "scratch at most": f"{short(n * (sizes['lists (scratch)'] + sizes['parts (scratch)']) / 1e9)} GB",
         "result": f"{short(n * sizes['result'] / 1e9)} GB",
@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", type=Path, help="folder of the build that is carried on")
     parser.add_argument("--growth", type=Path, nargs=2, required=True, help="folders of a smaller and a larger build")
-    parser.add_argument("--docs", type=Path, help="a page whose tables are made anew, in place of printing them")
+    parser.add_argument("--docs", type=Path, help="a page whose tables are written again instead of printed")
     args = parser.parse_args()
     base, small, large = map(Build.read, (args.base, *args.growth))
     columns = [at_size(n, base, small, large) for n in (base.n, 10**8, 10**9)]

@@ -113,3 +113,30 @@ def draw(results, k: int, path: Path) -> None:
     axes[0][0].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+GRAPHS = ("asbc NNK-sigma", "UMAP fuzzy_simplicial_set", "GraphLearning weightmatrix.knn")
+SEARCHES = ("asbc lists .98", "faiss IVF .98", "faiss HNSW .98", "pynndescent")
+
+
+def draw_speed(page: Path, path: Path, data: str = "text-like") -> None:
+    """Draw seconds against nodes for whole graphs and for searches, from the table of the page."""
+    from matplotlib.figure import Figure
+
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines()]
+    times = {(row[2], row[0]): float(row[3]) for row in rows if len(row) == len(HEADER) and row[1] == data}
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axis, group, names in zip(figure.subplots(1, 2), ("graph", "search"), (GRAPHS, SEARCHES), strict=True):
+        for name in names:
+            points = [
+                (int(n.split()[0].replace(",", "")), s) for (what, n), s in times.items() if what == f"{group}: {name}"
+            ]
+            if points:
+                axis.plot(*zip(*sorted(points), strict=True), "o-", label=name)
+        title = "whole graph" if group == "graph" else "search, recall 0.98"
+        axis.set(xscale="log", yscale="log", xlabel="nodes", title=title)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize=8)
+        axis.yaxis.set_major_formatter("{x:g}")
+    figure.axes[0].set_ylabel("seconds")
+    figure.savefig(path, dpi=110)

@@ -16,6 +16,7 @@ from asbc.storage import atomic_path, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE, PAGE = ROOT / "docs" / "overview.png", ROOT / "README.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
 START, END = "<!-- results -->", "<!-- end of results -->"
 WORDS, WORDS_END = "<!-- glossary -->", "<!-- end of glossary -->"
 STRIP = ROOT / "docs" / "kernels.png"
@@ -87,5 +88,5 @@ if __name__ == "__main__":
     ((_, study),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
     table = results(study)
     text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
-    text = between(text, WORDS, WORDS_END, glossary_markdown())
     write_atomic(PAGE, text)
+    write_atomic(GLOSSARY, between(GLOSSARY.read_text(), WORDS, WORDS_END, glossary_markdown()))

@@ -189,7 +189,8 @@ def test_table_and_plot_are_made_from_the_json(peers, tmp_path, monkeypatch):
     told = "| search: faiss IVF .98 | 3 | 4 | 0.981 | asbc lists .98 | 1.50 [1.50, 1.50] | 1.00 [1.00, 1.00] |"
     assert f"| 1,000,000 x 384 | clusters {told}" in text
     assert text.count("graph: asbc NNK-sigma") == 2
-    assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("recall.png", "speed.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -45,7 +45,7 @@ def test_larger_builds_are_reckoned_with_the_growth_that_was_measured(tmp_path, 
     larger = extrapolate.at_size(10**8, read(small), read(small), read(large))
     hours = (100 * 1 + 100 * 10 + 100**2 * 20) * 2 / 3600  # train, assign, neighbors on two cores
     assert larger["search"] == f"{hours:,.0f} core-hours"
-    assert larger["of them looked at per node"] == "16"
+    assert larger["of them scanned per node"] == "16"
 
 
 def test_tables_take_their_places_in_a_page(tmp_path, extrapolate, monkeypatch):
