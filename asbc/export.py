@@ -1,7 +1,7 @@
 """Export a graph to other libraries: edge list, PyTorch Geometric, NetworkX, igraph, AnnData, UMAP, Parquet, npz.
 
-All functions accept any scipy sparse matrix, also one that :func:`asbc.load_graph` opened. An edge of a symmetric graph
-appears in both directions, as those libraries expect.
+All functions accept any scipy sparse matrix (n, n), also one that :func:`asbc.load_graph` opened. Entry (i, j) is the
+weight of the edge from i to j. An edge of a symmetric graph appears in both directions, as those libraries expect.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ ROWS_PER_GROUP = 65536  # rows of the matrix whose edges are written to a Parque
 def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Return the edges of a graph as three arrays, as DGL takes them: ``dgl.graph((sources, targets))``.
 
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph; entry (i, j) is the weight of the edge from i to j.
-
     Returns
     -------
     sources, targets : (e,) int64
@@ -58,7 +53,6 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
     Parameters
     ----------
     graph : (n, n) sparse matrix
-        The graph; entry (i, j) is the weight of the edge from i to j.
     x : (n, d) array or None, default=None
         Features of the nodes: ``data.x``.
     y : (n,) array or None, default=None
@@ -89,26 +83,18 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
 def to_networkx(graph: sparse.csr_array):
     """Return a graph of at most 100,000 nodes as a NetworkX graph, directed unless the matrix is symmetric.
 
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph. NetworkX stores every edge as Python objects.
-
-    Returns
-    -------
-    networkx.Graph or networkx.DiGraph
-        Its edges have the attribute ``weight``.
+    Edges have the attribute ``weight``.
     """
     with needed("to_networkx", "peers"):
         import networkx
     graph = _csr(graph)
     if graph.shape[0] > NETWORKX_LIMIT:
         raise ValueError(
-            f"NetworkX keeps every edge as Python objects; {graph.shape[0]:,} nodes are more than the "
-            f"{NETWORKX_LIMIT:,} that this is meant for. Export rows of interest, or use another form."
+            f"graph must have at most {NETWORKX_LIMIT:,} nodes, because NetworkX keeps every edge as Python objects; "
+            f"got {graph.shape[0]:,}. Export some of the rows, or use another library."
         )
-    symmetric = abs(graph - graph.T).nnz == 0
-    return networkx.from_scipy_sparse_array(graph, create_using=networkx.Graph if symmetric else networkx.DiGraph)
+    kind = networkx.Graph if _symmetric(graph) else networkx.DiGraph
+    return networkx.from_scipy_sparse_array(graph, create_using=kind)
 
 
 def to_igraph(graph: sparse.csr_array):
@@ -116,11 +102,11 @@ def to_igraph(graph: sparse.csr_array):
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
-    symmetric = abs(graph - graph.T).nnz == 0
+    symmetric = _symmetric(graph)
     sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
-    made = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
-    made.es["weight"] = weights.tolist()
-    return made
+    exported = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
+    exported.es["weight"] = weights.tolist()
+    return exported
 
 
 def to_anndata(builder: GraphBuilder, adata: Any = None):
@@ -157,11 +143,10 @@ def to_anndata(builder: GraphBuilder, adata: Any = None):
         raise ValueError(f"adata must have {builder.neighbors_.n} observations, one per node; got {adata.n_obs}.")
     adata.obsp["distances"] = sparse.csr_matrix(builder.neighbors_.to_distances())
     adata.obsp["connectivities"] = sparse.csr_matrix(builder.graph_)
-    parameters = {"n_neighbors": builder.neighbors_.k, "method": "asbc", "metric": builder.metric}
     adata.uns["neighbors"] = {
         "connectivities_key": "connectivities",
         "distances_key": "distances",
-        "params": parameters,
+        "params": {"n_neighbors": builder.neighbors_.k, "method": "asbc", "metric": builder.metric},
     }
     return adata
 
@@ -172,12 +157,8 @@ def umap_layout(
     *,
     n_components: int = 2,
     seed: int = 0,
-    n_epochs: int | None = None,
-    progress: bool = False,
-):
-    """Return UMAP's layout of this graph: the position of every node, (n, n_components) float32.
-
-    UMAP's own estimator builds its own graph; this passes ours, with UMAP's default shape of the layout.
+) -> NDArray[np.float32]:
+    """Return UMAP's layout of this graph, with UMAP's default settings.
 
     Parameters
     ----------
@@ -189,10 +170,11 @@ def umap_layout(
         Dimensions of the layout.
     seed : int, default=0
         The same seed gives the same layout.
-    n_epochs : int or None, default=None
-        Rounds; None for UMAP's default, 500 up to 10,000 nodes and 200 above.
-    progress : bool, default=False
-        Whether to show a progress bar on the standard error.
+
+    Returns
+    -------
+    (n, n_components) float32
+        The position of every node.
     """
     with needed("umap_layout", "peers"):
         from umap.umap_ import find_ab_params, simplicial_set_embedding
@@ -202,7 +184,7 @@ def umap_layout(
         raise ValueError(f"X must have {graph.shape[0]} rows, one per node; got {len(vectors)}.")
     a, b = find_ab_params(1.0, 0.1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pieces that nothing connects: they are legal here
+        warnings.simplefilter("ignore")  # about disconnected components, which are legal here
         layout, _ = simplicial_set_embedding(
             vectors,
             graph,
@@ -212,7 +194,7 @@ def umap_layout(
             b=b,
             gamma=1.0,
             negative_sample_rate=5,
-            n_epochs=n_epochs,
+            n_epochs=None,
             init="spectral",
             random_state=np.random.RandomState(whole_number(seed, "seed", 0, 2**32 - 1)),
             metric="euclidean",
@@ -220,7 +202,7 @@ def umap_layout(
             densmap=False,
             densmap_kwds={},
             output_dens=False,
-            tqdm_kwds={"disable": not progress, "desc": "layout", "unit": "round", "leave": False},
+            tqdm_kwds={"disable": True},
         )
     return layout
 
@@ -229,13 +211,6 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     """Write the edges of a graph as a Parquet table with the columns ``source``, ``target`` and ``weight``.
 
     Some rows of the matrix are read at a time, so the graph need not fit into memory. The file is written atomically.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse matrix
-        The graph; entry (i, j) is the weight of the edge from i to j.
-    path : str or path
-        The file.
 
     Examples
     --------
@@ -255,15 +230,8 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
     schema = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("weight", pa.float64())])
     with atomic_file(Path(path)) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for start in range(0, graph.shape[0], ROWS_PER_GROUP):
-            stop = min(start + ROWS_PER_GROUP, graph.shape[0])
-            first, last = graph.indptr[start], graph.indptr[stop]
-            counts = np.diff(graph.indptr[start : stop + 1])
-            columns = [
-                np.repeat(np.arange(start, stop, dtype=np.int64), counts),
-                np.asarray(graph.indices[first:last], np.int64),
-                np.asarray(graph.data[first:last], np.float64),
-            ]
-            writer.write_table(pa.table([pa.array(column) for column in columns], schema=schema))
+            sources, targets, weights = to_edge_list(graph[start : start + ROWS_PER_GROUP])
+            writer.write_table(pa.table([sources + start, targets, weights], schema=schema))
 
 
 def write_npz(graph: sparse.csr_array, path: str | os.PathLike) -> None:
@@ -276,3 +244,7 @@ def _csr(graph) -> sparse.csr_array:
     if not sparse.issparse(graph):
         raise TypeError(f"graph must be a scipy sparse matrix, such as load_graph gives; got {type(graph).__name__}.")
     return graph if graph.format == "csr" else sparse.csr_array(graph)
+
+
+def _symmetric(graph: sparse.csr_array) -> bool:
+    return abs(graph - graph.T).nnz == 0

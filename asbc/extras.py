@@ -1,4 +1,4 @@
-"""What to install where a package is missing that only a part of asbc needs."""
+"""The error for a package that is missing and that only a part of asbc needs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from contextlib import contextmanager
 
 
 class MissingExtraError(ImportError):
-    """A package is missing that one of asbc's extras brings; the message says which."""
+    """A package is missing that one of asbc's extras installs. The message names the extra."""
 
 
 @contextmanager
 def needed(by: str, extra: str) -> Iterator[None]:
-    """Around imports of packages that an extra brings: says which extra, where one of them is missing.
+    """Turn a missing package, imported within the block, into an error that names the extra to install.
 
     Parameters
     ----------
     by : str
-        What needs them, as the user calls it.
+        The name that the user knows for what needs the package.
     extra : str
         Name of the extra in ``pip install "asbc[...]"``; several are joined by commas.
 
     Raises
     ------
     MissingExtraError
-        In place of the error that a package is missing. A package that is there and broken keeps its own error.
+        Instead of ModuleNotFoundError. A package that is installed but broken keeps its own error.
 
     Examples
     --------

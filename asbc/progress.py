@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 Advance = Callable[..., None]
@@ -84,16 +85,13 @@ class Progress:
     @contextmanager
     def _show(self, name: str, total: int | None, done: int) -> Iterator[Callable[[int, str], None]]:
         """Draw a bar in a terminal; a step inside another one shares its bar."""
-        if not self.shown or not sys.stderr.isatty():
+        if not self.shown or not sys.stderr.isatty() or find_spec("rich") is None:
             yield lambda count, text: None
             return
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
-        except ImportError:
-            yield lambda count, text: None
-            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
         outermost = self._bar is None
         if outermost:
             columns = (

@@ -7,6 +7,7 @@ disk. JSON files carry a checksum of their contents; other files have theirs in 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import platform
@@ -49,10 +50,7 @@ class LockedError(RuntimeError):
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`, and rename it to `path` once the block has succeeded.
 
-    Parameters
-    ----------
-    path : Path
-        Final name of the file. Missing parent folders are created.
+    Missing parent folders are created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -82,14 +80,9 @@ def write_atomic(path: Path, content: bytes | str) -> int:
 
 
 def remove_temporary_files(folder: Path, *, older_than: float = 0.0) -> None:
-    """Remove the temporary files that killed processes have left in a folder.
+    """Remove the temporary files that killed processes have left in a folder, but not in the folders below it.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder, without those below it.
-    older_than : float, default=0
-        Age in seconds. Give it where other processes may be writing.
+    Where other processes may be writing, give an age in seconds as `older_than`.
     """
     for path in folder.glob(".*"):
         with suppress(FileNotFoundError):
@@ -126,12 +119,9 @@ def check_file(path: Path, expected: int) -> None:
 
 
 def file_inside(folder: Path, name: str) -> Path:
-    """Return ``folder / name`` for a name that a manifest lists, after a check that it stays inside the folder.
+    """Return ``folder / name`` for a name that a manifest lists.
 
-    Raises
-    ------
-    DamagedFileError
-        If the name is absolute, contains ``..`` or leads through a symbolic link out of the folder.
+    A name that is absolute, contains ``..`` or leads through a symbolic link out of the folder is refused.
     """
     relative = PurePosixPath(name)
     path = folder / relative
@@ -160,13 +150,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object that :func:`write_json` wrote.
-
-    Raises
-    ------
-    DamagedFileError
-        If the file is not a JSON object, or its checksum is missing or differs.
-    """
+    """Return the JSON object that :func:`write_json` wrote, after a comparison with its checksum."""
     try:
         with open_regular(path) as file:
             content = json.loads(file.read())
@@ -193,37 +177,21 @@ def json_checksum(content: Mapping[str, Any]) -> int:
 def write_table(path: Path, frame: pd.DataFrame, metadata: Mapping[str, str] | None = None) -> int:
     """Write a table as Parquet with page checksums, and return the file's checksum for a manifest.
 
-    Parameters
-    ----------
-    path : Path
-    frame : DataFrame
-    metadata : mapping of str to str, optional
-        Stored in the schema; :func:`read_table` returns it.
+    The schema stores `metadata` with the prefix ``asbc_``.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    own = {f"asbc_{key}".encode(): value.encode() for key, value in (metadata or {}).items()}
+    own = {f"asbc_{key}": value for key, value in (metadata or {}).items()}
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata({**(table.schema.metadata or {}), **own}),
-        sink,
-        compression="zstd",
-        write_page_checksum=True,
-    )
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **own})
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return write_atomic(path, sink.getvalue().to_pybytes())
 
 
-def read_table(path: Path, expected: int | None = None) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the table and the metadata of a Parquet file.
-
-    Parameters
-    ----------
-    path : Path
-    expected : int, optional
-        The file's checksum in its manifest.
-    """
+def read_table(path: Path, expected: int | None = None) -> pd.DataFrame:
+    """Return the table of a Parquet file, compared with the checksum that its manifest lists, if that is given."""
     import pandas  # noqa: F401 - pyarrow needs it below
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -233,10 +201,7 @@ def read_table(path: Path, expected: int | None = None) -> tuple[pd.DataFrame, d
     if expected is not None and zlib.crc32(data) != expected:
         raise DamagedFileError(f"{path}: damaged (its checksum differs).")
     try:
-        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
-        pairs = (table.schema.metadata or {}).items()
-        metadata = {key.decode().removeprefix("asbc_"): value.decode() for key, value in pairs if key[:5] == b"asbc_"}
-        return table.to_pandas(), metadata
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read().to_pandas()
     except Exception as error:  # a damaged file makes pyarrow raise almost anything
         raise DamagedFileError(f"{path}: not a readable Parquet file ({error}).") from error
 
@@ -244,80 +209,43 @@ def read_table(path: Path, expected: int | None = None) -> tuple[pd.DataFrame, d
 # Arrays
 
 
-class ChecksumWriter:
-    """Wrap a binary file that is open for writing, and compute the checksum of what is written.
-
-    Attributes
-    ----------
-    checksum : int
-        CRC-32 of everything written so far.
-    """
-
-    def __init__(self, file: Any):
-        self._file = file
-        self.checksum = 0
-
-    def write(self, content: Any) -> None:
-        self.checksum = zlib.crc32(content, self.checksum)
-        self._file.write(content)
-
-
-def write_array(path: Path, array: NDArray) -> int:
-    """Write an array as ``.npy``, and return the file's checksum for a manifest."""
-    return write_array_blocks(path, array.dtype, array.shape, iter([array]))
-
-
 def write_array_blocks(path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> int:
     """Write consecutive blocks of rows as one ``.npy`` file, holding one block at a time; return the checksum."""
-    rows = 0
+    header = io.BytesIO()
+    kind = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+    rows, checksum = 0, zlib.crc32(header.getvalue())
     with atomic_file(path) as file:
-        writer = ChecksumWriter(file)
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(writer, header)
+        file.write(header.getvalue())
         for block in blocks:
+            content = np.ascontiguousarray(block, dtype).data
+            checksum = zlib.crc32(content, checksum)
+            file.write(content)
             rows += len(block)
-            writer.write(np.ascontiguousarray(block, dtype).data)
         if rows != shape[0]:
             raise ValueError(f"{path}: got {rows} rows, expected {shape[0]}.")
-    return writer.checksum
+    return checksum
 
 
 def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = None) -> NDArray:
-    """Open an ``.npy`` file as a read-only memory map, after checking its header and size.
-
-    Parameters
-    ----------
-    path : Path
-    dtype, shape : optional
-        What the file must hold; None accepts anything.
-    """
+    """Open an ``.npy`` file as a read-only memory map. Where `dtype` or `shape` is given, it must have that."""
     try:
-        with open_regular(path) as file:
-            version = np.lib.format.read_magic(file)
-            readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            if version not in readers:
-                raise ValueError(f"version {version} of the format")
-            found_shape, fortran, found_dtype = readers[version](file)
-            start = file.tell()
+        with open_regular(path):
+            mapped = np.lib.format.open_memmap(path, mode="r")
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file.") from None
     except (OSError, DamagedFileError):
         raise
     except Exception as error:  # NumPy evaluates the header as Python, so a damaged one can fail in many ways
-        raise DamagedFileError(explain_format(path) or f"{path}: not a readable .npy file ({error}).") from error
-    if found_dtype.hasobject:
-        raise DamagedFileError(f"{path}: holds Python objects; expected plain numbers.")
-    size = path.stat().st_size
-    needed = start + int(np.prod(found_shape, dtype=object)) * found_dtype.itemsize
+        message = f"{path}: not a readable .npy file, or an incomplete one ({error})."
+        raise DamagedFileError(explain_format(path) or message) from error
+    size, needed = path.stat().st_size, mapped.offset + mapped.nbytes
     if size != needed:
         raise DamagedFileError(f"{path}: has {size:,} bytes, expected {needed:,}.")
-    if dtype is not None and np.dtype(dtype) != found_dtype:
-        raise DamagedFileError(f"{path}: has dtype {found_dtype}, expected {np.dtype(dtype)}.")
-    if shape is not None and tuple(shape) != found_shape:
-        raise DamagedFileError(f"{path}: has shape {found_shape}, expected {tuple(shape)}.")
-    if 0 in found_shape:
-        return np.empty(found_shape, found_dtype)
-    mapped = np.memmap(path, found_dtype, "r", start, found_shape, "F" if fortran else "C")
+    if dtype is not None and np.dtype(dtype) != mapped.dtype:
+        raise DamagedFileError(f"{path}: has dtype {mapped.dtype}, expected {np.dtype(dtype)}.")
+    if shape is not None and tuple(shape) != mapped.shape:
+        raise DamagedFileError(f"{path}: has shape {mapped.shape}, expected {tuple(shape)}.")
     return mapped.view(np.ndarray)  # small slices of np.memmap are slow
 
 
@@ -325,35 +253,15 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
 _SIGNATURES = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet", b"\x89HDF\r\n": ".h5ad"}
 
 
-def guess_suffix(path: Path) -> str | None:
-    """Return the suffix that fits a file's first bytes, and None if they are not recognised.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from asbc.storage import guess_suffix
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "vectors.npy"
-    ...     size = path.write_text("0.5,1.5")
-    ...     print(guess_suffix(path))
-    .csv
-    """
+def explain_format(path: Path) -> str | None:
+    """Return an error message for a file whose first bytes do not fit its suffix, and None if they may."""
     with open_regular(path) as file:
         head = file.read(4096)
-    for start, suffix in _SIGNATURES.items():
-        if head.startswith(start):
-            return suffix
-    try:
-        head[: 4096 - 3].decode()  # the last character may be cut
-    except UnicodeDecodeError:
-        return None
-    return ".csv" if head and b"\0" not in head else None
-
-
-def explain_format(path: Path) -> str | None:
-    """Return an error message for a file whose contents do not fit its suffix, and None if they do."""
-    found = guess_suffix(path)
+    found = next((suffix for start, suffix in _SIGNATURES.items() if head.startswith(start)), None)
+    if found is None and head and b"\0" not in head:
+        with suppress(UnicodeDecodeError):
+            head[: 4096 - 3].decode()  # the last character may be cut
+            found = ".csv"
     if found is None or found == path.suffix.lower():
         return None
     kind = "plain text, such as CSV" if found == ".csv" else f"a {found} file"
@@ -367,19 +275,8 @@ def explain_format(path: Path) -> str | None:
 def folder_lock(folder: Path, name: str = ".lock", *, timeout: float = 0.0) -> Iterator[None]:
     """Hold a folder's lock during the block. The system releases it when the process ends, even if it is killed.
 
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    name : str, default=".lock"
-        Name of the lock file in the folder.
-    timeout : float, default=0
-        Seconds to wait for another process; -1 waits for ever.
-
-    Raises
-    ------
-    LockedError
-        If another process holds the lock. The message names that process.
+    If another process holds it for `timeout` seconds (-1 for ever), a LockedError names that process. The folder is
+    created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Mode 666: the lock file is empty, and other users of a shared folder must be able to lock it, too.

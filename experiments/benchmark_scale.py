@@ -330,7 +330,7 @@ def draw_curves(curves, base, folder):
 
 # --- builds ---------------------------------------------------------------------------------------------------------
 
-SEARCH = ("train", "assign", "order", "lists", "neighbors")
+SEARCH = ("train", "assign", "lists", "neighbors")
 
 
 def build_command(vectors, folder, *more):

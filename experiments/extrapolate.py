@@ -30,10 +30,10 @@ from asbc.neighbors.search import check_search
 NODES, CORES = 100, 32  # machines of the cluster, cores of each
 DISK = 1e9  # bytes per second that a machine reads from the shared file system
 MEMORY = 256e9  # bytes of a machine, most of them free for the page cache
-SEARCH = ("tune", "train", "assign", "order", "lists", "neighbors")
+SEARCH = ("tune", "train", "assign", "lists", "neighbors")
 GRAPH = ("transpose", "graph", "join")
 GROWS_FASTER = ("assign", "neighbors")  # stages that are expected to cost n sqrt(n), where the others cost n
-SERIAL = ("tune", "train", "order", "join")  # stages that the driver of a cluster does alone
+SERIAL = ("tune", "train", "lists", "join")  # stages that the driver of a cluster does alone
 SHORT_SECONDS = 2.0  # a stage that took less in the smaller build does not tell how it grows
 MARKS = {
     name: (f"<!-- {name}: made by experiments/extrapolate.py --docs -->", f"<!-- end of {name} -->")

@@ -24,7 +24,7 @@ from sklearn.base import clone
 from asbc.bandwidth.rule import fill_constant
 from asbc.builder import GraphBuilder
 from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
-from asbc.neighbors.lists import file_under, train_centroids
+from asbc.neighbors.lists import file_under, residuals, train_centroids
 from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.search import Decision, check_search, decide_breadth, decide_lists, find_rows
 from asbc.outofcore.folder import check_graph_files, read_graph_manifest
@@ -37,21 +37,20 @@ from asbc.outofcore.plan import (
     is_url,
     local_copy,
     needs_conversion,
-    note_checksum,
     remove_unused_plan,
-    rule_to_json,
     settings_in_plan,
     vectors_in_plan,
-    write_scratch_array,
 )
 from asbc.outofcore.stages import (
     check_scratch,
     close_folder,
     compare_block,
+    note_checksum,
     open_folder,
-    open_scratch,
     read_part,
     run_block,
+    write_scratch_array,
+    write_scratch_blocks,
 )
 from asbc.progress import Progress
 from asbc.storage import (
@@ -168,7 +167,7 @@ def build_graph(
         for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
             remove_temporary_files(place)
         with _open_engine(engine, os.fspath(folder), scheduler, workers) as run:
-            manifest = _Build(folder, plan, run, progress).finish()
+            manifest = _Build(folder, run, progress).finish()
         close_folder()
         shutil.rmtree(folder / "scratch", ignore_errors=True)
         return manifest
@@ -244,11 +243,11 @@ def _check_finished(folder: Path) -> dict[str, Any]:
 class _Build:
     """A build in progress: runs the stages in order and, between them, the work that needs all nodes."""
 
-    def __init__(self, folder: Path, plan: dict[str, Any], engine: Any, progress: bool):
+    def __init__(self, folder: Path, engine: Any, progress: bool):
         self.folder = folder
-        self.plan = plan
         self.engine = engine
         self.job = open_folder(os.fspath(folder))
+        self.plan = self.job.plan
         self.progress = Progress(progress)
         self.resumed: dict[str, int] = {}
 
@@ -281,7 +280,6 @@ class _Build:
         }
         write_json(self.folder / "timing.json", timing)
         write_json(self.folder / "manifest.json", manifest)
-        self.job.close()
         return manifest
 
     def _stage(self, stage: str) -> None:
@@ -300,15 +298,23 @@ class _Build:
             for _ in self.engine.run(function, os.fspath(self.folder), stage, blocks):
                 advance()
 
+    def _array(self, name: str, step: str, compute: Callable[[], NDArray]) -> None:
+        """Compute a scratch array, unless an earlier start has."""
+        path = self.job.scratch / f"{name}.npy"
+        if not path.is_file():
+            with self.progress.step(step):
+                write_scratch_array(path, compute())
+
     def _compare_vectors(self) -> None:
         """Refuse to finish if the vectors have changed during the build."""
-        blocks = list(range(self.job.count("check")))
+        blocks = list(range(self.job.count))
         try:
             self._run("compare", compare_block, "check", blocks, len(blocks))
         except (VectorsChangedError, DamagedFileError, FileNotFoundError):
             # It is unknown which parts come from which vectors, so none may be reused.
+            scratch = self.job.scratch
             self.job.close()
-            shutil.rmtree(self.folder / "scratch")
+            shutil.rmtree(scratch)
             raise
 
     def _prepare(self) -> None:
@@ -326,125 +332,96 @@ class _Build:
                 prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
                 source = self.job.open_source()
                 blocks = (prepare(source[start : start + BLOCK_NODES]) for start in range(0, len(source), BLOCK_NODES))
-                self._write_blocks(self.job.converted, dtype, shape, blocks)
-
-    def _write_blocks(self, path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> None:
-        note_checksum(path, write_array_blocks(path, dtype, shape, blocks))
+                write_scratch_blocks(self.job.converted, dtype, shape, blocks)
 
     def _search(self) -> None:
         """Choose the search, build its index, and measure its recall."""
         job, plan = self.job, self.plan
-        seed = plan["builder"]["random_state"]
+        k, seed = plan["k"], plan["builder"]["random_state"]
         settings = check_search(plan["search"], plan["n"], plan["search_options"])
-        if plan["search"] == "exact":
-            self._write_decision(Decision("exact"))
-        elif plan["search"] in ("auto", "ivf"):
-            self._decide_lists(settings, seed)
-            if job.search["search"] == "ivf":
-                self._write_lists(job.search["options"])
-        elif plan["search"] == "hnsw":
-            path = job.scratch / "index.faiss"
-            if not path.is_file():
-                with self.progress.step("index"), atomic_path(path) as temporary:
-                    HNSW.build(job.X, settings).save(temporary)
-                    note_checksum(path, file_checksum(temporary))
-            if not (job.scratch / "search.json").is_file():
-                with self.progress.step("tune"):
-                    index = HNSW.open(path, 0)
-                    self._write_decision(decide_breadth(job.X, plan["k"], settings, plan["recall"], seed, index))
-        else:
-            path = job.scratch / "candidates.npy"
-            if not path.is_file():
-                with self.progress.step("index"):
-                    write_scratch_array(path, nn_descent_candidates(job.X, plan["k"], settings["n_trees"], seed))
-            self._write_decision(Decision(plan["search"], settings, plan["recall"]))
-        if job.search["search"] != "exact" and not (job.scratch / "recall.json").is_file():
-            with self.progress.step("recall"):
-                self._measure_recall(seed)
-
-    def _measure_recall(self, seed: int) -> None:
-        job, k = self.job, self.plan["k"]
-        recall = measure_recall(
-            job.X, job.X, k, lambda nodes: find_rows(job.X, nodes, job.index, k)[1], among_rows=True, seed=seed
-        )
-        target = job.search["target"]
-        found = {"target": target, **asdict(recall), "interval": list(recall.interval)}
-        write_json(job.scratch / "recall.json", found)
-        warn_of_recall(recall, job.search["search"], job.search["options"], target)
-
-    def _write_decision(self, decision: Decision) -> None:
-        """Write which search is used, unless an earlier start has."""
-        path = self.job.scratch / "search.json"
-        if not path.is_file():
-            write_json(path, asdict(decision))
-
-    def _decide_lists(self, settings: Mapping[str, int], seed: int) -> None:
-        job, plan = self.job, self.plan
-
-        def centroids() -> NDArray:
-            path = job.scratch / "centroids.npy"
-            if not path.is_file():
-                with self.progress.step("train"):
-                    write_scratch_array(path, train_centroids(job.X, settings["n_lists"], seed))
-            return open_array(path)
-
         if not (job.scratch / "search.json").is_file():
-            with self.progress.step("tune"):
-                self._write_decision(
-                    decide_lists(job.X, plan["k"], plan["search"], settings, plan["recall"], seed, centroids)
+            write_json(job.scratch / "search.json", asdict(self._decide(settings, seed)))
+        search, options, target = (job.search[name] for name in ("search", "options", "target"))
+        if search == "exact":
+            return
+        if search == "ivf":
+            self._train(settings, seed)
+            self._write_lists(options)
+        elif search == "hnsw":
+            self._write_hnsw(settings)
+        else:
+            self._array("candidates", "index", lambda: nn_descent_candidates(job.X, k, settings["n_trees"], seed))
+        if not (job.scratch / "recall.json").is_file():
+            with self.progress.step("recall"):
+                recall = measure_recall(
+                    job.X, job.X, k, lambda nodes: find_rows(job.X, nodes, job.index, k)[1], among_rows=True, seed=seed
                 )
-        if job.search["search"] == "ivf":
-            centroids()
+                found = {"target": target, **asdict(recall), "interval": list(recall.interval)}
+                write_json(job.scratch / "recall.json", found)
+                warn_of_recall(recall, search, options, target)
+
+    def _decide(self, settings: Mapping[str, int], seed: int) -> Decision:
+        """Choose the search and the options that reach the recall."""
+        X, k, search, recall = self.job.X, self.plan["k"], self.plan["search"], self.plan["recall"]
+        if search in ("auto", "ivf"):
+            with self.progress.step("tune"):
+                return decide_lists(X, k, search, settings, recall, seed, lambda: self._train(settings, seed))
+        if search == "hnsw":
+            path = self._write_hnsw(settings)
+            with self.progress.step("tune"):
+                return decide_breadth(X, k, settings, recall, seed, HNSW.open(path, 0))
+        return Decision(search, settings, None if search == "exact" else recall)
+
+    def _train(self, settings: Mapping[str, int], seed: int) -> NDArray[np.float32]:
+        """Train the centroids of the lists, unless an earlier start has."""
+        self._array("centroids", "train", lambda: train_centroids(self.job.X, settings["n_lists"], seed))
+        return self.job.array("centroids")
+
+    def _write_hnsw(self, settings: Mapping[str, int]) -> Path:
+        path = self.job.scratch / "index.faiss"
+        if not path.is_file():
+            with self.progress.step("index"), atomic_path(path) as temporary:
+                HNSW.build(self.job.X, settings).save(temporary)
+                note_checksum(path, file_checksum(temporary))
+        return path
 
     def _write_lists(self, options: Mapping[str, int]) -> None:
-        """Assign every row to its lists, and write the lists in groups of about one block."""
-        job, plan = self.job, self.plan
+        """Assign every row to its lists, and write the rows of the lists one after another."""
+        job, n, scratch = self.job, self.plan["n"], self.job.scratch
         self._stage("assign")
-        with self.progress.step("order"):
-            names = ("probes", "members", "first_lists", "starts")
-            if not all((job.scratch / f"{name}.npy").is_file() for name in names):
-                probes = (read_part(path, "probes")[0] for path in job.parts("assign"))
-                self._write_blocks(job.scratch / "probes.npy", np.int32, (plan["n"], options["n_probe"]), probes)
-                members, starts = file_under(job.array("probes")[:, 0], options["n_lists"])
-                write_scratch_array(job.scratch / "members.npy", members)
-                write_scratch_array(job.scratch / "first_lists.npy", _group_lists(starts, plan["block"]))
-                write_scratch_array(job.scratch / "starts.npy", starts)
-        self._stage("lists")
+        if all((scratch / f"{name}.npy").is_file() for name in ("probes", "members", "starts", "residuals")):
+            return
+        with self.progress.step("lists"):
+            probes = (read_part(path, "probes")["probes"] for path in job.parts("assign"))
+            write_scratch_blocks(scratch / "probes.npy", np.int32, (n, options["n_probe"]), probes)
+            centroids, labels = job.array("centroids"), job.array("probes")[:, 0]
+            members, starts = file_under(labels, options["n_lists"])
+            write_scratch_array(scratch / "members.npy", members)
+            write_scratch_array(scratch / "starts.npy", starts)
+            rows = (members[start : start + BLOCK_NODES] for start in range(0, n, BLOCK_NODES))
+            blocks = (residuals(job.X, centroids, some, labels) for some in rows)
+            write_scratch_blocks(scratch / "residuals.npy", np.float32, (n, self.plan["d"]), blocks)
 
     def _survey(self) -> None:
-        """Resolve the bandwidth rule and the estimator of dimension to local ones.
-
-        Each round asks every block for what the rule needs, and resolves the rule with the joined answers.
-        """
+        """Ask every block for what the bandwidth rule and the estimator of dimension need to become local."""
         job = self.job
         if self.plan["builder"]["dimension"] == "two_nn" and not (job.scratch / "log_ratio.npy").is_file():
             estimate = GraphBuilder(**self.plan["builder"]).dimension_estimate()
-            ratios = [estimate.summarize(job.neighbors(block))["log_ratio"] for block in range(job.count("neighbors"))]
+            ratios = [estimate.summarize(job.neighbors(block))["log_ratio"] for block in range(job.count)]
             write_scratch_array(job.scratch / "log_ratio.npy", np.concatenate(ratios))
         surveys = 0
-        while not (rule := job.rule_after(surveys)).local:
-            stage = f"survey-{surveys}"
-            self._stage(stage)
+        while not job.rule_after(surveys).local:
+            self._stage(f"survey-{surveys}")
+            self._join_survey(f"survey-{surveys}")
             surveys += 1
-            folder = job.scratch / f"rule-{surveys}"
-            if not (folder / "rule.json").is_file():
-                with self.progress.step("resolve"):
-                    resolved = rule.resolve(self._join_survey(stage))
-                    write_json(folder / "rule.json", rule_to_json(resolved, folder))
-        write_json(job.scratch / "rule.json", {"surveys": surveys})
 
-    def _join_survey(self, stage: str) -> dict[str, NDArray]:
+    def _join_survey(self, stage: str) -> None:
         """Join the answers of all blocks on disk, so that wide ones need not fit into memory."""
-        job = self.job
-        with np.load(job.part(stage, 0), allow_pickle=False) as first:
-            kinds = {name: (first[name].dtype, first[name].shape[1:]) for name in first.files}
-        joined = {}
-        for name, (dtype, shape) in kinds.items():
-            path = job.scratch / f"{stage}-{name}.npy"
-            blocks = (read_part(part, name)[0] for part in job.parts(stage))
-            self._write_blocks(path, dtype, (self.plan["n"], *shape), blocks)
-            joined[name] = open_array(path)
-        return joined
+        for name, first in read_part(self.job.part(stage, 0)).items():
+            path = self.job.scratch / stage / f"{name}.npy"
+            if not path.is_file():
+                blocks = (read_part(part, name)[name] for part in self.job.parts(stage))
+                write_scratch_blocks(path, first.dtype, (self.plan["n"], *first.shape[1:]), blocks)
 
     def _fill_bandwidths(self) -> None:
         """Give nodes that coincide with all their neighbours the median bandwidth of the others.
@@ -454,8 +431,8 @@ class _Build:
         if (self.job.scratch / "filled.npy").is_file():
             return
         parts = [read_part(path, "sigma", "constant", "empty") for path in self.job.parts("rows")]
-        warn_of_empty_rows(int(sum(part[2] for part in parts)), self.plan["n"])
-        sigma, constant = (np.concatenate([part[i] for part in parts]) for i in range(2))
+        warn_of_empty_rows(int(sum(part["empty"] for part in parts)), self.plan["n"])
+        sigma, constant = (np.concatenate([part[name] for part in parts]) for name in ("sigma", "constant"))
         write_scratch_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
 
     def _join(self) -> dict[str, Any]:
@@ -469,7 +446,7 @@ class _Build:
             files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape), "crc32": checksum, "bytes": size}
 
         def join(name: str, stage: str, key: str, dtype: Any, shape: tuple[int, ...]) -> None:
-            write(name, dtype, shape, (read_part(path, key)[0] for path in job.parts(stage)))
+            write(name, dtype, shape, (read_part(path, key)[key] for path in job.parts(stage)))
 
         id_type = np.int32 if n < 2**31 else np.int64
         join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
@@ -478,8 +455,8 @@ class _Build:
         if job.weighted:
             for name in NODE_ARRAYS:
                 join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
-            write("nodes/sigma.npy", np.float64, (n,), iter([open_scratch(job.scratch / "filled.npy")]))
-        counts = np.concatenate([read_part(path, "counts")[0] for path in job.parts("graph")])
+            write("nodes/sigma.npy", np.float64, (n,), iter([job.array("filled")]))
+        counts = np.concatenate([read_part(path, "counts")["counts"] for path in job.parts("graph")])
         indptr = np.concatenate([[0], np.cumsum(counts)])
         edges = int(indptr[-1])
         # One dtype for indptr and indices: otherwise scipy would convert them, and read the whole file.
@@ -487,7 +464,7 @@ class _Build:
         write("graph/indptr.npy", index_type, (n + 1,), iter([indptr]))
         join("graph/indices.npy", "graph", "columns", index_type, (edges,))
         join("graph/data.npy", "graph", "values", np.float64, (edges,))
-        repaired = sum(int(read_part(path, "repaired")[0]) for path in job.parts("neighbors"))
+        repaired = sum(int(read_part(path, "repaired")["repaired"]) for path in job.parts("neighbors"))
         exact = job.search["search"] == "exact"
         return {
             **self.plan,
@@ -497,12 +474,3 @@ class _Build:
             "recall": None if exact else read_json(job.scratch / "recall.json"),
             "rows_searched_exactly": n if exact else repaired,
         }
-
-
-def _group_lists(starts: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-    """Divide the lists into groups of about `block` rows: the first list of each group, then the number of lists."""
-    firsts = [0]
-    for number in range(1, len(starts) - 1):
-        if starts[number + 1] - starts[firsts[-1]] > block:
-            firsts.append(number)
-    return np.array([*firsts, len(starts) - 1])

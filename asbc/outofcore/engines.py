@@ -15,22 +15,22 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from asbc.extras import needed
 from asbc.outofcore.plan import EngineError
 from asbc.outofcore.stages import close_folder
-from asbc.storage import file_checksum
+from asbc.storage import file_checksum, read_json
 from asbc.validation import whole_number
 from asbc.version import __version__
 
 Work = Callable[[str, str, int], None]
 
 CONNECT_SECONDS = 8  # time that a scheduler may take to answer
-WORKER_SECONDS = 60  # time that a scheduler may be without any worker
+WORKER_SECONDS = 120  # time that may pass without any worker at work
 POLL_SECONDS = 0.02
-WATCH_SECONDS = 2  # interval of looking for workers while no block finishes
+WATCH_SECONDS = 2  # time without a finished block, after which the scheduler is asked whether workers are busy
 _block_lock = threading.Lock()  # held while this worker process runs a block
 
 
@@ -68,7 +68,7 @@ class DaskEngine:
                 future = self._client.submit(_run_on_worker, function, folder, stamp, stage, block, pure=False, key=key)
                 futures[future] = block
             completed = as_completed(list(futures))
-            last_worker = time.monotonic()
+            last_busy = time.monotonic()
             while completed.count():
                 finished = completed.next_batch(block=False)
                 for future in finished:
@@ -85,35 +85,41 @@ class DaskEngine:
                             ) from error
                     # The result is None and is not fetched: its worker may be gone by now, and its file is written.
                     future.release()
-                    last_worker = time.monotonic()
+                    last_busy = time.monotonic()
                     yield futures[future]
                 if not finished:
-                    last_worker = self._watch(stage, last_worker)
+                    last_busy = self._watch(stage, last_busy)
                     time.sleep(POLL_SECONDS)
         except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
             raise lost from error
         finally:
             if self._client.status == "running":
-                self._client.cancel([future for future in futures if not future.done()])
+                with suppress(Exception):  # the scheduler may be lost at this moment
+                    self._client.cancel([future for future in futures if not future.done()])
 
-    def _watch(self, stage: str, last_worker: float) -> float:
-        """Return when a worker was last seen, and raise an error if that is too long ago."""
-        waited = time.monotonic() - last_worker
+    def _watch(self, stage: str, last_busy: float) -> float:
+        """Return when a worker was last at work, and raise an error if that is too long ago.
+
+        A block may take any time, but some worker must be running one.
+        """
+        waited = time.monotonic() - last_busy
         if waited < WATCH_SECONDS:
-            return last_worker
+            return last_busy
         with suppress(OSError, asyncio.TimeoutError):
-            if self._client.nthreads():
+            if self._client.run_on_scheduler(
+                lambda dask_scheduler: any(worker.executing for worker in dask_scheduler.workers.values())
+            ):
                 return time.monotonic()
         if waited > WORKER_SECONDS:
             raise EngineError(
-                f"the Dask cluster has had no worker for {waited:.0f} s in stage {stage!r}. Finished blocks are kept: "
-                "the same command resumes, once workers are running or with the local engine."
+                f"no Dask worker has been at work for {waited:.0f} s in stage {stage!r}. Finished blocks are kept: the "
+                "same command resumes, once workers are running or with the local engine."
             )
-        return last_worker
+        return last_busy
 
 
 def _run_on_worker(function: Work, folder: str, stamp: int, stage: str, block: int) -> None:
-    """Run one block on as many threads as the worker has; by default libraries would take all cores."""
+    """Run one block on as many threads as the worker has; by default numba would take all cores."""
     import numba
     from dask.distributed import get_worker
 
@@ -121,15 +127,8 @@ def _run_on_worker(function: Work, folder: str, stamp: int, stage: str, block: i
     problem = _find_problem(folder, stamp)  # this worker may have joined after the others were checked
     if problem:
         raise _worker_error(worker.address, problem)
-    threads = max(1, min(worker.state.nthreads, numba.get_num_threads()))
     with _block_lock:  # numba's threads must not be started by two tasks at once
-        numba.set_num_threads(threads)
-        try:
-            import faiss
-        except ImportError:
-            pass
-        else:
-            faiss.omp_set_num_threads(threads)
+        numba.set_num_threads(max(1, min(worker.state.nthreads, numba.get_num_threads())))
         function(folder, stage, block)
 
 
@@ -144,23 +143,17 @@ def _stamp(folder: str) -> int:
 
 def _find_problem(folder: str, stamp: int) -> str | None:
     """Return what keeps this worker from working in `folder`, and None if nothing does."""
-    if not os.path.isfile(os.path.join(folder, "plan.json")):
+    plan, source = Path(folder, "plan.json"), Path(folder, "scratch", "source.json")
+    if not (plan.is_file() and source.is_file()):
         return f"does not see {folder}"
     if _stamp(folder) != stamp:
         return f"sees another folder as {folder}: its plan.json differs"
     if not os.access(folder, os.W_OK):
         return f"cannot write to {folder}"
-    with open(os.path.join(folder, "plan.json")) as file:
-        if json.load(file)["version"] != __version__:
-            return f"has another version of asbc, {__version__}"
-    try:
-        with open(os.path.join(folder, "scratch", "source.json")) as file:
-            vectors = json.load(file)["path"]
-    except FileNotFoundError:
-        return f"does not see the scratch files in {folder}"
-    if not os.access(vectors, os.R_OK):
-        return f"cannot read the vectors, {vectors}"
-    return None
+    if read_json(plan)["version"] != __version__:
+        return f"has another version of asbc, {__version__}"
+    vectors = read_json(source)["path"]
+    return None if os.access(vectors, os.R_OK) else f"cannot read the vectors, {vectors}"
 
 
 @contextmanager
@@ -178,39 +171,43 @@ def open_dask(folder: str, *, scheduler: str | None = None, workers: int = 2) ->
     """
     workers = whole_number(workers, "workers", 1)
     with needed("engine='dask'", "scale"):
-        from distributed import Client, LocalCluster
-    if scheduler is None:
-        # No memory limit: Dask would count the pages of memory maps, which the system can reclaim, and end workers.
-        try:
-            cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
-            )
-        except Exception as error:  # a worker that ends while it starts shows in many ways
-            reason = str(error.__cause__ or error) or type(error).__name__
-            raise EngineError(
-                f"the Dask cluster did not start: a worker ended before it was ready ({reason}). Start again, or "
-                "use the local engine."
-            ) from error
-        with cluster, Client(cluster) as client:
-            _check_workers(client, folder)
-            yield DaskEngine(client)
-        return
-    client = _connect(scheduler)
-    try:
+        from distributed import Client
+    with ExitStack() as stack:
+        if scheduler is None:
+            client = stack.enter_context(Client(stack.enter_context(_start_cluster(workers))))
+        else:
+            client = _connect(scheduler)
+            stack.callback(_disconnect, client)
         _check_workers(client, folder)
         yield DaskEngine(client)
-    finally:
-        if client.status == "running":
-            with suppress(Exception):  # only so that Windows lets their memory maps be removed
-                client.run(close_folder)
-        loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.utils")]
-        levels = [logger.level for logger in loggers]
-        if client.status != "running":  # the client would log a traceback when it is closed without a scheduler
-            for logger in loggers:
-                logger.setLevel(logging.CRITICAL)
+
+
+def _start_cluster(workers: int):
+    from distributed import LocalCluster
+
+    try:
+        # No memory limit: Dask would count the pages of memory maps, which the system can reclaim, and end workers.
+        return LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+        )
+    except Exception as error:  # a worker that ends while it starts shows in many ways
+        reason = str(error.__cause__ or error) or type(error).__name__
+        raise EngineError(
+            f"the Dask cluster did not start: a worker ended before it was ready ({reason}). Start again, or "
+            "use the local engine."
+        ) from error
+
+
+def _disconnect(client) -> None:
+    if client.status == "running":
+        with suppress(Exception):  # only so that Windows lets their memory maps be removed
+            client.run(close_folder)
+    disabled = logging.root.manager.disable
+    if client.status != "running":  # the client would log a traceback when it is closed without a scheduler
+        logging.disable(logging.CRITICAL)
+    with suppress(Exception):
         client.close(timeout=CONNECT_SECONDS)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    logging.disable(disabled)
 
 
 def _connect(scheduler: str):

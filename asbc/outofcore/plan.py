@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
 import zlib
@@ -27,10 +26,8 @@ from asbc.storage import (
     DamagedFileError,
     atomic_file,
     open_array,
-    open_regular,
     read_json,
     remove_temporary_files,
-    write_array,
     write_json,
 )
 from asbc.validation import check_k, seed_number, whole_number
@@ -43,25 +40,7 @@ TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the
 
 
 class BuildError(RuntimeError):
-    """A build cannot continue. What it has written stays, and the same command resumes it.
-
-    See Also
-    --------
-    build_graph : raises it.
-
-    Examples
-    --------
-    >>> import numpy as np, pathlib, tempfile
-    >>> from asbc.outofcore import BuildError, build_graph
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/vectors.npy", np.zeros((60, 3)))
-    ...     pathlib.Path(folder, "taken").touch()
-    ...     try:
-    ...         build_graph(f"{folder}/vectors.npy", f"{folder}/taken")
-    ...     except BuildError as error:
-    ...         print(str(error).removeprefix(folder))
-    /taken: is a file; the build needs a folder.
-    """
+    """A build cannot continue. What it has written stays, and the same command resumes it."""
 
 
 class VectorsChangedError(BuildError):
@@ -69,18 +48,7 @@ class VectorsChangedError(BuildError):
 
 
 class EngineError(BuildError):
-    """The Dask cluster cannot do the work: the scheduler or workers are missing, or cannot access the files.
-
-    See Also
-    --------
-    build_graph : raises it, with ``engine="dask"``.
-
-    Examples
-    --------
-    >>> from asbc.outofcore import BuildError, EngineError
-    >>> issubclass(EngineError, BuildError)
-    True
-    """
+    """The Dask cluster cannot do the work: the scheduler or workers are missing, or cannot access the files."""
 
 
 # Settings
@@ -111,48 +79,25 @@ def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
 
 def _try_settings(builder: GraphBuilder, seed: int) -> None:
     """Compute a few rows of random points, so that settings that cannot work fail now and not after the search."""
-    settings = builder.get_params(deep=False)
-    small = trial_parameters(builder)
-    trial = GraphBuilder(**settings | small | {"search": "exact", "search_options": None})
-    trial.check_parameters()
-    X = np.random.default_rng(0).normal(size=(small["k_cand"] + 2, 8))
-    neighbors = search_neighbors(X, small["k_cand"])
-    weights, bandwidth = trial.weight_rule(), None
-    if weights.uses_bandwidth:
-        bandwidth = trial.bandwidth_rule()
-    solve_rows(X, neighbors, dimension=trial.dimension_estimate(), bandwidth=bandwidth, weights=weights, seed=seed)
-
-
-def trial_parameters(builder: GraphBuilder) -> dict[str, int]:
-    """Return k_cand and k_min for the trial, with a k above TRIAL_K reduced."""
+    bandwidth, weights = builder.bandwidth_rule(), builder.weight_rule()
     # A rule that reads one neighbour, such as the k_mle-th, needs at least that many.
-    parameters = [*builder.bandwidth_rule().get_params().items(), *builder.weight_rule().get_params().items()]
-    ranks = [value for name, value in parameters if name.startswith("k") and isinstance(value, int | np.integer)]
-    k = int(min(builder.k_cand, max([TRIAL_K, *ranks])))
-    k_min = builder.k_min
-    allowed = isinstance(k_min, int | np.integer) and k_min <= builder.k_cand
-    return {"k_cand": k, "k_min": min(k_min, k) if allowed else k_min}
+    parameters = [*bandwidth.get_params().items(), *weights.get_params().items()]
+    ranks = [value for name, value in parameters if name.split("__")[-1].startswith("k") and isinstance(value, int)]
+    k = min(builder.k_cand, max([TRIAL_K, *ranks]))
+    X = np.random.default_rng(0).normal(size=(k + 2, 8))
+    rule = bandwidth if weights.uses_bandwidth else None
+    dimension = builder.dimension_estimate()
+    solve_rows(X, search_neighbors(X, k), dimension=dimension, bandwidth=rule, weights=weights, seed=seed)
 
 
-def rule_to_json(rule: Bandwidth | Weights, folder: Path | None = None) -> dict[str, Any]:
-    """Return a rule as ``{"rule": name, "parameters": {...}}``; parameters may be rules themselves.
-
-    Parameters
-    ----------
-    rule : Bandwidth or Weights
-        A rule of asbc, or of an importable class of the user.
-    folder : Path, optional
-        Where parameters that are arrays are written; without it they are refused.
-    """
+def rule_to_json(rule: Bandwidth | Weights) -> dict[str, Any]:
+    """Return a rule as ``{"rule": name, "parameters": {...}}``; parameters may be rules themselves."""
     kind = type(rule)
     known = any(getattr(module, kind.__name__, None) is kind for module in (asbc.bandwidth, asbc.weights))
     content: dict[str, Any] = {}
     for name, value in rule.get_params(deep=False).items():
         if isinstance(value, Bandwidth):
-            content[name] = rule_to_json(value, None if folder is None else folder / name)
-        elif isinstance(value, np.ndarray) and folder is not None:
-            write_scratch_array(folder / f"{name}.npy", value)
-            content[name] = {"array": f"{name}.npy"}
+            content[name] = rule_to_json(value)
         elif value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
             content[name] = value.item() if isinstance(value, np.generic) else value
         else:
@@ -163,41 +108,20 @@ def rule_to_json(rule: Bandwidth | Weights, folder: Path | None = None) -> dict[
     return {"rule": kind.__name__ if known else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
 
 
-def rule_from_json(content: Mapping[str, Any], folder: Path | None = None) -> Any:
-    """Return the rule that :func:`rule_to_json` wrote; `folder` is where it wrote arrays."""
-    parameters = dict(content["parameters"])
+def rule_from_json(content: Mapping[str, Any]) -> Any:
+    """Return the rule that :func:`rule_to_json` wrote. It imports what `content` names, so compare the plan first."""
     module, _, name = content["rule"].rpartition(":")
     found: Any = importlib.import_module(module) if module else asbc.bandwidth
     found = found if module or hasattr(found, name) else asbc.weights
     for part in name.split("."):
         found = getattr(found, part)
-    for key, value in parameters.items():
-        if isinstance(value, dict) and "rule" in value:
-            parameters[key] = rule_from_json(value, None if folder is None else folder / key)
-        elif isinstance(value, dict) and folder is not None:
-            parameters[key] = open_array(folder / value["array"])
-    return found(**parameters)
-
-
-def write_scratch_array(path: Path, array: NDArray) -> None:
-    """Write an array of scratch, and its checksum next to it."""
-    note_checksum(path, write_array(path, array))
-
-
-def note_checksum(path: Path, checksum: int) -> None:
-    """Write the checksum of a scratch file next to it."""
-    with atomic_file(path.with_name(f"{path.name}.crc32")) as file:
-        file.write(str(checksum).encode())
-
-
-def read_plan(folder: Path) -> dict[str, Any]:
-    """Return the plan in a build's folder."""
-    return read_json(folder / "plan.json")
+    parameters = content["parameters"].items()
+    return found(**{key: rule_from_json(value) if isinstance(value, dict) else value for key, value in parameters})
 
 
 def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     """Refuse to resume a build that has another plan; the error names what differs."""
-    stored = read_plan(folder)
+    stored = read_json(folder / "plan.json")
     for key in sorted(stored.keys() | plan.keys()):
         before, after = stored.get(key), plan.get(key)
         if before == after:
@@ -216,7 +140,7 @@ def remove_unused_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     path, scratch = folder / "plan.json", folder / "scratch"
     results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
     work = scratch.is_dir() and any(entry.name not in ("source.json", "check") for entry in scratch.iterdir())
-    if path.is_file() and not results and not work and read_plan(folder) != plan:
+    if path.is_file() and not results and not work and read_json(path) != plan:
         shutil.rmtree(scratch, ignore_errors=True)
         path.unlink()
 
@@ -266,16 +190,15 @@ def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
         raise ValueError(f"{source}: is an .npz archive; save the vectors with numpy.save as an .npy file (n, d).")
     if not source.is_dir():
         return source, {}
-    manifest_path = source / "manifest.json"
-    if not manifest_path.is_file():
+    path = source / "manifest.json"
+    if not path.is_file():
         raise FileNotFoundError(f"{source}: a folder without manifest.json is not an entry of the embedding store.")
+    manifest = read_json(path)
     try:
-        with open_regular(manifest_path) as file:
-            manifest = json.loads(file.read())
-        dtype = np.dtype(str(manifest["dtype"]))
-        return source / "vectors.npy", {"dtype": dtype, "shape": tuple(manifest["shape"])}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{manifest_path}: has no dtype and shape ({error}).") from error
+        expected = {"dtype": np.dtype(str(manifest["dtype"])), "shape": tuple(manifest["shape"])}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(f"{path}: has no dtype and shape ({error}).") from error
+    return source / "vectors.npy", expected
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:

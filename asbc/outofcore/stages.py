@@ -4,7 +4,7 @@ A block reads memory maps and the parts of earlier stages, and writes its own pa
 the engine, not on other blocks of the same stage. The stages are, in order:
 
 - ``check``: reject NaN and infinity, and store a checksum of the vectors.
-- ``assign`` and ``lists`` (only with search "ivf"): find the list of each row, and write the lists.
+- ``assign`` (only with search "ivf"): find the inverted lists that each row scans.
 - ``neighbors``: find the neighbours of each node.
 - ``survey-0``, ``survey-1``, ...: compute what a rule that needs all nodes asks of each block.
 - ``rows``: dimension, bandwidth and weights of each node.
@@ -18,8 +18,8 @@ import functools
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.bandwidth import Bandwidth
+from asbc.builder import GraphBuilder
 from asbc.dimension import Dimension
 from asbc.graph import to_graph
 from asbc.neighbors.external import HNSW, CandidateTable
-from asbc.neighbors.lists import InvertedLists, nearest_lists, residuals
+from asbc.neighbors.lists import InvertedLists, nearest_lists
 from asbc.neighbors.search import find_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.plan import VectorsChangedError, needs_conversion, read_plan, rule_from_json, write_scratch_array
+from asbc.outofcore.plan import VectorsChangedError, needs_conversion, rule_from_json
 from asbc.rows import solve_rows, survey_rows
-from asbc.storage import DamagedFileError, atomic_file, file_checksum, open_array, read_json
+from asbc.storage import (
+    DamagedFileError,
+    atomic_file,
+    file_checksum,
+    open_array,
+    read_json,
+    write_array_blocks,
+    write_atomic,
+)
 from asbc.validation import Floats
 from asbc.weights import Weights, count_empty, normalize_weights, sharpen
 
@@ -58,25 +67,25 @@ class BuildFolder:
         self.folder = folder
         self.scratch = folder / "scratch"
         self.converted = self.scratch / "vectors.npy"
-        self.plan = read_plan(folder)
+        self.plan = read_json(folder / "plan.json")
+        self._rules: list[Bandwidth] = []  # the bandwidth rule of the plan, and after each survey
 
     @property
     def weighted(self) -> bool:
         """Whether there is a bandwidth; uniform weights have none."""
         return self.plan["bandwidth"] is not None
 
+    @property
+    def count(self) -> int:
+        """Number of blocks of a stage."""
+        return -(-self.plan["n"] // self.plan["block"])
+
     def part(self, stage: str, block: int) -> Path:
         """Path of the file that a block of a stage writes."""
-        return self.scratch / stage / f"{block:06d}.{'npy' if stage in ('lists', 'transpose') else 'npz'}"
+        return self.scratch / stage / f"{block:06d}.{'npy' if stage == 'transpose' else 'npz'}"
 
     def parts(self, stage: str) -> list[Path]:
-        return [self.part(stage, block) for block in range(self.count(stage))]
-
-    def count(self, stage: str) -> int:
-        """Number of blocks of a stage: groups of lists for ``lists``, blocks of nodes for all others."""
-        if stage == "lists":
-            return len(self.array("first_lists")) - 1
-        return -(-self.plan["n"] // self.plan["block"])
+        return [self.part(stage, block) for block in range(self.count)]
 
     def nodes(self, block: int) -> tuple[int, int]:
         """The first node of a block, and the node after its last."""
@@ -108,19 +117,28 @@ class BuildFolder:
     @functools.cached_property
     def search(self) -> dict[str, Any]:
         """The kind of search, its options, and the recall that they were chosen for."""
-        return _read_scratch_json(self.scratch / "search.json")
+        with _removable():
+            return read_json(self.scratch / "search.json")
+
+    def rule_after(self, surveys: int) -> Bandwidth:
+        """The bandwidth rule after a number of surveys.
+
+        Every process resolves it from the joined surveys: a file that holds a resolved rule could name any class.
+        """
+        if not self._rules:
+            self._rules.append(rule_from_json(self.plan["bandwidth"]))
+        while len(self._rules) <= surveys:
+            joined = sorted((self.scratch / f"survey-{len(self._rules) - 1}").glob("*.npy"))
+            self._rules.append(self._rules[-1].resolve({path.stem: open_scratch(path) for path in joined}))
+        return self._rules[surveys]
 
     @functools.cached_property
     def rule(self) -> Bandwidth:
         """The bandwidth rule, resolved to a local one."""
-        return self.rule_after(int(_read_scratch_json(self.scratch / "rule.json")["surveys"]))
-
-    def rule_after(self, surveys: int) -> Bandwidth:
-        """The bandwidth rule after a number of surveys; 0 returns the rule of the plan."""
-        if surveys == 0:
-            return rule_from_json(self.plan["bandwidth"])
-        folder = self.scratch / f"rule-{surveys}"
-        return rule_from_json(_read_scratch_json(folder / "rule.json"), folder)
+        surveys = 0
+        while not self.rule_after(surveys).local:
+            surveys += 1
+        return self.rule_after(surveys)
 
     @functools.cached_property
     def weights(self) -> Weights:
@@ -130,24 +148,27 @@ class BuildFolder:
     @functools.cached_property
     def dimension(self) -> Dimension:
         """The estimator of dimension, resolved to a local one."""
-        settings = self.plan["builder"]
-        estimate = Dimension(settings["dimension"], n_rep=settings["n_rep"], k=min(10, self.plan["k"]))
+        estimate = GraphBuilder(**self.plan["builder"]).dimension_estimate()
         return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
+
+    def surveyed_dimension(self, block: int) -> NDArray[np.float64] | None:
+        """The dimension of a block's nodes, if a survey needed it."""
+        for path in sorted(self.scratch.glob("survey-*/dimension_of_nodes.npy")):
+            return np.array(open_scratch(path)[slice(*self.nodes(block))])
+        return None
 
     def neighbors(self, block: int) -> Neighbors:
         """The neighbours that were found for a block."""
-        indices, distances = read_part(self.part("neighbors", block), "indices", "distances")
-        return Neighbors(indices, distances, first=self.nodes(block)[0])
+        return Neighbors(**read_part(self.part("neighbors", block), "indices", "distances"), first=self.nodes(block)[0])
 
     @functools.cached_property
     def index(self):
         """The index that proposes candidates; None for exact search."""
         search, options = self.search["search"], self.search["options"]
         if search == "ivf":
-            names = ("centroids", "starts", "members", "first_lists")
-            lists = [open_scratch(path) for path in self.parts("lists")]
-            centroids, starts, members, first_lists = map(self.array, names)
-            return InvertedLists(centroids, starts, members, first_lists, lists, self.array("probes"))
+            centroids, starts, members, probes = map(self.array, ("centroids", "starts", "members", "probes"))
+            first_lists = np.array([0, len(centroids)])
+            return InvertedLists(centroids, starts, members, first_lists, [self.array("residuals")], probes)
         if search == "hnsw":
             path = self.scratch / "index.faiss"
             try:
@@ -157,9 +178,8 @@ class BuildFolder:
         return CandidateTable(self.array("candidates")) if search == "nn_descent" else None
 
     def close(self) -> None:
-        """Drop the memory maps, so that Windows lets their files be removed."""
-        for name in ("X", "center", "search", "rule", "weights", "dimension", "index"):
-            self.__dict__.pop(name, None)
+        """Drop the memory maps, so that Windows lets their files be removed. Nothing can be read afterwards."""
+        vars(self).clear()
 
 
 def open_folder(folder: str) -> BuildFolder:
@@ -184,47 +204,51 @@ def close_folder() -> None:
 # Scratch files
 
 
+@contextmanager
+def _removable() -> Iterator[None]:
+    """Add to the error about a damaged file that it can be recomputed."""
+    try:
+        yield
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error} {REMOVE}") from error
+
+
 def open_scratch(path: Path, dtype: Any = None) -> NDArray:
     """Open a scratch array as a memory map."""
-    try:
+    with _removable():
         return open_array(path, dtype)
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error} {REMOVE}") from error
 
 
-def _read_scratch_json(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error} {REMOVE}") from error
+def write_scratch_array(path: Path, array: NDArray) -> None:
+    """Write a scratch array, and its checksum next to it."""
+    write_scratch_blocks(path, array.dtype, array.shape, iter([array]))
+
+
+def write_scratch_blocks(path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> None:
+    """Write consecutive blocks of rows as one scratch array, and its checksum next to it."""
+    note_checksum(path, write_array_blocks(path, dtype, shape, blocks))
+
+
+def note_checksum(path: Path, checksum: int) -> None:
+    """Write the checksum of a scratch file next to it."""
+    write_atomic(path.with_name(f"{path.name}.crc32"), str(checksum))
 
 
 def check_scratch(scratch: Path) -> None:
-    """Compare the scratch arrays of an earlier start with their checksums; the error says what to remove."""
+    """Compare the scratch arrays of an earlier start with their checksums."""
     for note in sorted(scratch.rglob("*.crc32")):
         path = note.with_name(note.name.removesuffix(".crc32"))
         text = note.read_bytes()
         if path.is_file() and (not text.isdigit() or file_checksum(path) != int(text)):
-            place = path.relative_to(scratch).parts[0]
-            # The arrays of a rule are written together with the file that names them.
-            target = scratch / place if place.startswith("rule-") else "it"
-            raise DamagedFileError(
-                f"{path}: damaged (its checksum differs). Remove {target} and run the same command again to "
-                "recompute it."
-            )
+            raise DamagedFileError(f"{path}: damaged (its checksum differs). {REMOVE}")
 
 
-def _write_part(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one file. The archive has a checksum of each."""
-    with atomic_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def read_part(path: Path, *names: str) -> list[NDArray]:
-    """Return some arrays of a part, compared with their checksums."""
+def read_part(path: Path, *names: str) -> dict[str, NDArray]:
+    """Return some arrays of a part by name, or all, compared with their checksums."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return [_read_member(archive, name) for name in names]
+            found = names or [name.removesuffix(".npy") for name in archive.namelist()]
+            return {name: _read_member(archive, name) for name in found}
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged archive makes zipfile and NumPy raise almost anything
@@ -253,7 +277,8 @@ def run_block(folder: str, stage: str, block: int) -> None:
     name, _, surveys = stage.partition("-")
     result = _survey(job, block, int(surveys)) if name == "survey" else _STAGES[stage](job, block)
     if isinstance(result, dict):
-        _write_part(path, result)
+        with atomic_file(path) as file:
+            np.savez(file, **result)  # the archive has a checksum of each array
     else:
         write_scratch_array(path, result)
 
@@ -280,7 +305,7 @@ def compare_block(folder: str, stage: str, block: int) -> None:
     job = open_folder(folder)
     start, stop = job.nodes(block)
     # A new map: another file may have the name by now, while earlier maps still show the previous one.
-    if int(read_part(job.part(stage, block), "crc32")[0]) != _checksum(job.open_source()[start:stop]):
+    if int(read_part(job.part(stage, block), "crc32")["crc32"]) != _checksum(job.open_source()[start:stop]):
         raise VectorsChangedError(
             f"{folder}: the vectors have changed since this build began, somewhere in rows {start} to {stop - 1}. "
             "Use another folder for the new ones, or remove this one."
@@ -292,13 +317,6 @@ def _assign(job: BuildFolder, block: int):
     start, stop = job.nodes(block)
     n_probe = job.search["options"]["n_probe"]
     return {"probes": nearest_lists(job.array("centroids"), job.X[start:stop], n_probe)}
-
-
-def _lists(job: BuildFolder, block: int):
-    """The residuals of one group of lists."""
-    first, last = job.array("first_lists")[block : block + 2]
-    starts, members = job.array("starts"), job.array("members")
-    return residuals(job.X, job.array("centroids"), members[starts[first] : starts[last]], job.array("probes")[:, 0])
 
 
 def _neighbors(job: BuildFolder, block: int):
@@ -313,37 +331,27 @@ def _survey(job: BuildFolder, block: int, surveys: int):
     rule = job.rule_after(surveys)
     if not rule.uses_dimension:
         return survey_rows(job.X, neighbors, rule, None)
-    dimension = _dimension(job, block, neighbors)
+    dimension = job.surveyed_dimension(block)
+    if dimension is None:
+        seed = job.plan["builder"]["random_state"]
+        dimension = solve_rows(job.X, neighbors, dimension=job.dimension, seed=seed).dimension
     return {**survey_rows(job.X, neighbors, rule, dimension), "dimension_of_nodes": dimension}
-
-
-def _dimension(job: BuildFolder, block: int, neighbors: Neighbors) -> NDArray[np.float64]:
-    """Dimension of a block's nodes: from the first survey that needed it, or computed now."""
-    for path in sorted(job.scratch.glob(f"survey-*/{block:06d}.npz")):
-        with suppress(DamagedFileError):
-            return read_part(path, "dimension_of_nodes")[0]
-    seed = job.plan["builder"]["random_state"]
-    found = solve_rows(job.X, neighbors, dimension=job.dimension, seed=seed).dimension
-    assert found is not None
-    return found
 
 
 def _rows(job: BuildFolder, block: int):
     neighbors = job.neighbors(block)
-    settings = job.plan["builder"]
     if not job.weighted:
         return {"weights": solve_rows(job.X, neighbors, weights=job.weights).weights}
-    surveyed = any(job.scratch.glob("survey-*"))
+    known = job.surveyed_dimension(block)
     rows = solve_rows(
         job.X,
         neighbors,
-        dimension=_dimension(job, block, neighbors) if surveyed else job.dimension,
+        dimension=job.dimension if known is None else known,
         bandwidth=job.rule,
         weights=job.weights,
-        seed=settings["random_state"],
+        seed=job.plan["builder"]["random_state"],
         report=True,
     )
-    assert rows.choice is not None and rows.weights is not None and rows.dimension is not None
     names = ("sigma", "effective_rank", "slope", "objective", "at_edge")
     return {name: getattr(rows.choice, name) for name in names} | {
         "constant": rows.constant,
@@ -357,7 +365,7 @@ def _directed(job: BuildFolder, block: int) -> tuple[NDArray[np.float64], sparse
     """Normalised weights of a block (m, k), and its rows of the directed graph (m, n)."""
     start, stop = job.nodes(block)
     neighbors = job.neighbors(block)
-    (weights,) = read_part(job.part("rows", block), "weights")
+    weights = read_part(job.part("rows", block), "weights")["weights"]
     if job.plan["builder"]["sharpen"] and job.weighted:
         weights = sharpen(weights, np.array(job.array("filled")[start:stop]), center=job.center)
     graph = to_graph(neighbors, weights, symmetrize=None, n_columns=job.plan["n"])
@@ -397,7 +405,6 @@ def _graph(job: BuildFolder, block: int):
 _STAGES = {
     "check": _check,
     "assign": _assign,
-    "lists": _lists,
     "neighbors": _neighbors,
     "rows": _rows,
     "transpose": _transpose,

@@ -317,7 +317,7 @@ def read_rows(path: str | Path, checksum: int | None = None) -> pd.DataFrame:
         import pyarrow  # noqa: F401
     with _explained():
         try:
-            return read_table(Path(path), checksum)[0]
+            return read_table(Path(path), checksum)
         except FileNotFoundError:
             raise ResultsError(f"{path}: no such file") from None
 

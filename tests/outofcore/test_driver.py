@@ -15,9 +15,9 @@ from asbc.outofcore import BuildError
 from asbc.outofcore import plan as plan_module
 from asbc.outofcore.command import main
 from asbc.outofcore.folder import read_graph_manifest
-from asbc.storage import DamagedFileError
+from asbc.storage import DamagedFileError, write_json
 from tests.commands import run
-from tests.outofcore.small import ARGUMENTS, STAGES, HalfTheThird, Started, build, build_until, files_of
+from tests.outofcore.small import ARGUMENTS, BUILDERS, STAGES, HalfTheThird, Started, build, build_until, files_of
 from tests.searches import needs_library
 
 KINDS = [kind for kind in OPTIONS if kind != "exact"]
@@ -43,10 +43,10 @@ def test_poor_recall_is_said(path, tmp_path):
 def test_killed_over_and_over(path, tmp_path, reference):
     """kill -9 in every stage, a part written and not yet named; parts that were finished are not made again."""
     folder = tmp_path / "g"
-    moments = ["check 3", "assign 3", "lists 1", "neighbors 2", "neighbors 5", "rows 2", "rows 5", "transpose 2"]
+    moments = ["check 3", "assign 3", "neighbors 2", "neighbors 5", "rows 2", "rows 5", "transpose 2"]
     for moment in [*moments, "graph 0", "graph 5"]:
         stage, block = moment.split()[0], int(moment.split()[1])
-        suffix = "npy" if stage in ("lists", "transpose") else "npz"
+        suffix = "npy" if stage == "transpose" else "npz"
         Started(path, folder, *ARGUMENTS, hold=f"scratch/{stage}/{block:06d}.{suffix}").wait_until_held().kill()
         assert len(list((folder / "scratch" / stage).glob("0*.np?"))) == block
     before = len([part for part in (folder / "scratch").rglob("0*.np?") if part.parent.name in STAGES])
@@ -61,7 +61,7 @@ def test_killed_over_and_over(path, tmp_path, reference):
     ("rule", "hold"),
     [
         ("log_log", "survey-0/000003.npz"),
-        ("log_log", "rule-1/rule.json"),
+        ("log_log", "survey-0/at_last.npy"),
         ("median_spectral", "survey-0/000003.npz"),
         ("density", "survey-1/000003.npz"),
     ],
@@ -72,8 +72,7 @@ def test_killed_in_the_middle_of_a_survey(path, tmp_path, rule, hold):
     for folder in ("g", "whole"):
         assert main([str(path), str(tmp_path / folder), *ARGUMENTS, *more]) == 0
     found = json.loads((tmp_path / "g" / "timing.json").read_text())["blocks_found_finished"]
-    stage = "survey-0" if hold.startswith("rule") else hold.split("/")[0]
-    assert found[stage] == (7 if hold.startswith("rule") else 3) and found["rows"] == 0
+    assert found[hold.split("/")[0]] == (7 if hold.endswith("at_last.npy") else 3) and found["rows"] == 0
     assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
 
 
@@ -86,7 +85,7 @@ def test_a_damaged_part_is_named(path, tmp_path, monkeypatch):
         build(path, tmp_path / "g", **search)
 
 
-@pytest.mark.parametrize("name", ["probes.npy", "members.npy", "lists/000001.npy", "index.faiss"])
+@pytest.mark.parametrize("name", ["probes.npy", "residuals.npy", "index.faiss"])
 def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, monkeypatch, name):
     lists = {"search": "ivf", "search_options": {"n_lists": 20, "n_probe": 8}}
     search = {"search": "hnsw"} if name == "index.faiss" else lists
@@ -101,6 +100,29 @@ def test_what_is_damaged_between_starts_is_named_and_made_anew(path, tmp_path, m
     build(path, tmp_path / "g", **search)
     build(path, tmp_path / "h", **search)
     assert files_of(tmp_path / "g") == files_of(tmp_path / "h")
+
+
+def test_resuming_imports_nothing_that_a_file_names(path, tmp_path, monkeypatch):
+    """Rules come from the caller: neither the plan nor the scratch files of somebody else's build can name another."""
+    (tmp_path / "stranger.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Rule: pass")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    builder = asbc.GraphBuilder(k_cand=12, **BUILDERS["log_log"])
+    build_until("_fill_bandwidths", monkeypatch, path, tmp_path / "g", builder=builder)
+    scratch = tmp_path / "g" / "scratch"
+    shutil.rmtree(scratch / "rows")
+    stranger = {"rule": "stranger:Rule", "parameters": {}}
+    for name in ("rule.json", "rule-1/rule.json", "survey-0/rule.json"):
+        write_json(scratch / name, {"surveys": 1, **stranger})
+    build(path, tmp_path / "g", builder)
+    build(path, tmp_path / "whole", builder)
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
+    for name in ("bandwidth", "weights"):
+        build_until("_survey", monkeypatch, path, tmp_path / name)
+        plan = json.loads((tmp_path / name / "plan.json").read_text())
+        write_json(tmp_path / name / "plan.json", plan | {name: stranger})
+        with pytest.raises(BuildError, match=r"other settings: .* was 'stranger:Rule' and is now|other settings"):
+            build(path, tmp_path / name)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_vectors_that_change_during_a_build_are_noticed_wherever_they_do(path, tmp_path, monkeypatch):
@@ -181,19 +203,7 @@ def test_memory_is_bounded_by_the_block(tmp_path):
         rng = np.random.default_rng(0)
         np.save(tmp_path / f"{n}.npy", rng.normal(size=(n, 4)).astype(np.float32))
         out = tmp_path / f"g{n}"
-        settings = [
-            "--k",
-            "8",
-            "--block",
-            "2000",
-            "--weights",
-            "gaussian",
-            "--bandwidth",
-            "0.5",
-            "--quiet",
-            "--metric",
-            "euclidean",
-        ]
+        settings = ["--k=8", "--block=2000", "--weights=gaussian", "--bandwidth=0.5", "--metric=euclidean", "--quiet"]
         done = run("asbc.outofcore.command", [str(tmp_path / f"{n}.npy"), str(out), *settings])
         assert done.returncode == 0, done.stderr
         peaks[n] = json.loads((out / "timing.json").read_text())["peak_bytes"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from multiprocessing import forkserver
 
 import numpy as np
@@ -17,6 +18,7 @@ import asbc
 from asbc.outofcore import BuildError, EngineError, engines
 from asbc.outofcore.command import main
 from asbc.outofcore.engines import DaskEngine
+from asbc.storage import write_json
 from tests.outofcore.small import (
     ARGUMENTS,
     BUILDERS,
@@ -157,9 +159,8 @@ class Cluster:
     """A Dask scheduler and one worker without a nanny, as processes that can be killed."""
 
     def __init__(self, folder):
-        (folder / "scratch").mkdir()
-        (folder / "plan.json").write_text(json.dumps({"version": asbc.__version__}))
-        (folder / "scratch" / "source.json").write_text(json.dumps({"path": str(folder / "plan.json")}))
+        write_json(folder / "plan.json", {"version": asbc.__version__})
+        write_json(folder / "scratch" / "source.json", {"path": str(folder / "plan.json")})
         self.folder, self.processes = folder, []
         self.address = self.start()
 
@@ -172,9 +173,14 @@ class Cluster:
             self.processes.append(subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL))
         return _address_in(file, self.processes[-2])
 
-    def first_block(self, client):
-        """Yield the blocks of a stage, of which only the first one finishes."""
-        return DaskEngine(client).run(finish_first_block, str(self.folder), "rows", range(3))
+    @contextmanager
+    def first_block(self):
+        """Run a stage of which only the first block finishes; yields the engine's iterator."""
+        client = distributed.Client(self.address, timeout=120)
+        try:
+            yield DaskEngine(client).run(finish_first_block, str(self.folder), "rows", range(3))
+        finally:
+            engines._disconnect(client)
 
 
 def finish_first_block(folder, stage, block):
@@ -194,42 +200,53 @@ def processes(tmp_path):
         process.wait()
 
 
+LOST = r"lost in stage 'rows'.*the same command resumes"
+
+
 def test_a_scheduler_that_dies_is_an_error_that_says_how_to_resume(processes):
-    with distributed.Client(processes.address, timeout=120) as client:
-        done = processes.first_block(client)
+    with processes.first_block() as done:
         assert next(done) in range(3)
         processes.processes[0].kill()
-        with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
+        with pytest.raises(BuildError, match=LOST):
             next(done)
 
 
 def test_a_restarted_scheduler_is_an_error_that_says_how_to_resume(processes):
-    with distributed.Client(processes.address, timeout=120) as client:
-        done = processes.first_block(client)
+    with processes.first_block() as done:
         assert next(done) in range(3)
         for process in processes.processes[:2]:
             process.kill()
             process.wait()
         processes.start(processes.address.rpartition(":")[2])
-        with pytest.raises(BuildError, match=r"lost in stage 'rows'.*the same command resumes"):
+        with pytest.raises(BuildError, match=LOST):
             next(done)
 
 
 def test_a_cluster_without_workers_is_an_error_and_no_stall(processes, monkeypatch):
-    monkeypatch.setattr(engines, "WORKER_SECONDS", 5)
-    with distributed.Client(processes.address, timeout=120) as client:
-        done = processes.first_block(client)
+    with processes.first_block() as done:
         assert next(done) in range(3)
         processes.processes[1].kill()
-        with pytest.raises(EngineError, match=r"had no worker for \d+ s in stage 'rows'.*the same command resumes"):
+        monkeypatch.setattr(engines, "WORKER_SECONDS", 5)
+        with pytest.raises(EngineError, match=r"at work for \d+ s in stage 'rows'.*the same command resumes"):
+            next(done)
+
+
+def test_a_worker_that_is_paused_is_an_error_and_no_stall(processes, monkeypatch):
+    """It is there, but does not take the blocks that it was given."""
+    with processes.first_block() as done:
+        with distributed.Client(processes.address, timeout=120) as client:
+            client.wait_for_workers(1)
+            client.run(lambda dask_worker: setattr(dask_worker, "status", distributed.Status.paused))
+        monkeypatch.setattr(engines, "WORKER_SECONDS", 5)
+        with pytest.raises(EngineError, match=r"at work for \d+ s in stage 'rows'"):
             next(done)
 
 
 def test_a_worker_that_joins_later_and_sees_another_folder_is_named(processes, monkeypatch):
     monkeypatch.setattr(engines, "_stamp", lambda folder: -1)  # as if the plan here were another one
     expected = pytest.raises(EngineError, match=r"Dask worker tcp://.* sees another folder as")
-    with distributed.Client(processes.address, timeout=120) as client, expected:
-        next(processes.first_block(client))
+    with processes.first_block() as done, expected:
+        next(done)
 
 
 def _address_in(file, scheduler):
@@ -242,17 +259,20 @@ def _address_in(file, scheduler):
             time.sleep(0.01)
 
 
-def test_a_worker_that_sees_another_folder_is_named(tmp_path):
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": asbc.__version__, "n": 1}))
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(plan)}))
-    stamp = engines._stamp(str(tmp_path))
-    assert engines._find_problem(str(tmp_path), stamp) is None
-    plan.write_text(json.dumps({"version": asbc.__version__, "n": 2}))
-    assert "sees another folder" in engines._find_problem(str(tmp_path), stamp)
-    (tmp_path / "scratch" / "source.json").write_text(json.dumps({"path": str(tmp_path / "none.npy")}))
-    assert "cannot read the vectors" in engines._find_problem(str(tmp_path), engines._stamp(str(tmp_path)))
+def test_a_worker_that_sees_other_files_is_named(tmp_path):
+    def problem(folder=tmp_path, stamp=None):
+        return engines._find_problem(str(folder), engines._stamp(str(tmp_path)) if stamp is None else stamp)
+
+    plan, source = tmp_path / "plan.json", tmp_path / "scratch" / "source.json"
+    write_json(plan, {"version": asbc.__version__, "n": 1})
+    assert "does not see" in problem(tmp_path / "elsewhere") and "does not see" in problem()
+    write_json(source, {"path": str(plan)})
+    assert problem() is None
+    assert "sees another folder" in problem(stamp=-1)
+    write_json(source, {"path": str(tmp_path / "none.npy")})
+    assert "cannot read the vectors" in problem()
+    write_json(plan, {"version": "0.0"})
+    assert "has another version of asbc" in problem()
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_nodes_and_rows(X, built):
 def test_a_file_that_ends_early(built, name):
     path = built / name
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(DamagedFileError, match=r"has [\d,]+ bytes, expected [\d,]+"):
+    with pytest.raises(DamagedFileError, match=r"not a readable \.npy file, or an incomplete one"):
         asbc.load_graph(built)
 
 
@@ -82,16 +82,14 @@ def test_an_empty_file_and_one_of_another_kind(built):
     [
         ({"dtype": "<f4"}, "has dtype float64, expected float32"),
         ({"shape": [7]}, r"has shape \(\d+,\), expected \(7,\)"),
-        ({"bytes": 7}, r"data\.npy: has [\d,]+ bytes, but the manifest lists 7"),
-        ({"bytes": None}, r"manifest\.json: damaged \(bytes of graph/data\.npy is None"),
-        ({"dtype": "foo"}, r"manifest\.json: damaged \(the dtype of graph/data\.npy is 'foo'"),
-        ({"dtype": None}, r"the dtype of graph/data\.npy is None"),
-        ({"dtype": [1]}, r"the dtype of graph/data\.npy is \[1\]"),
-        ({"shape": None}, r"manifest\.json: damaged \(the shape of graph/data\.npy is None"),
-        ({"shape": ["x"]}, r"the shape of graph/data\.npy is \['x'\]"),
+        ({"dtype": "foo"}, r"manifest\.json: damaged \(the entry of graph/data\.npy is .*'foo'"),
+        ({"dtype": [1]}, r"manifest\.json: damaged \(the entry of graph/data\.npy"),
+        ({"dtype": None}, r"manifest\.json: damaged \(the entry of graph/data\.npy"),
+        ({"shape": None}, r"manifest\.json: damaged \(the entry of graph/data\.npy"),
+        ({"shape": ["x"]}, r"manifest\.json: damaged \(the entry of graph/data\.npy"),
     ],
 )
-def test_a_manifest_that_says_otherwise(built, change, message):
+def test_a_manifest_that_describes_another_file(built, change, message):
     manifest = json.loads((built / "manifest.json").read_text())
     manifest["files"]["graph/data.npy"].update(change)
     write_json(built / "manifest.json", manifest)
@@ -102,11 +100,11 @@ def test_a_manifest_that_says_otherwise(built, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": "x"}, "'n' must be a whole number of at least 1; got 'x'"),
+        ({"n": "x"}, "'n' must be a whole number, .*; got 'x'"),
         ({"n": None}, "'n' must be a whole number"),
-        ({"files": []}, "'files' must be an object of names"),
-        ({"files": {"graph/data.npy": 5}}, r"the entry of graph/data\.npy is 5"),
-        ({"files": {}}, r"does not list graph/indptr\.npy"),
+        ({"files": []}, "'files' an object"),
+        ({"files": {"graph/indptr.npy": 5}}, r"the entry of graph/indptr\.npy is 5"),
+        ({"files": {}}, r"the entry of graph/indptr\.npy is None"),
     ],
 )
 def test_a_manifest_of_other_kinds_of_values(built, change, message):
@@ -141,7 +139,7 @@ def test_a_damaged_manifest_and_other_folders(built, tmp_path):
 
 
 def test_a_damaged_part(tmp_path):
-    stages._write_part(tmp_path / "p.npz", {"a": np.arange(1000)})
+    np.savez(tmp_path / "p.npz", a=np.arange(1000))
     data = bytearray((tmp_path / "p.npz").read_bytes())
     data[500] ^= 1
     (tmp_path / "p.npz").write_bytes(data)
@@ -184,7 +182,7 @@ def test_networkx(built, monkeypatch):
     directed = sparse.csr_array(sparse.triu(graph))
     assert type(to_networkx(directed)) is networkx.DiGraph
     monkeypatch.setattr("asbc.export.NETWORKX_LIMIT", 100)
-    with pytest.raises(ValueError, match="300 nodes are more than the 100"):
+    with pytest.raises(ValueError, match=r"graph must have at most 100 nodes, .*; got 300\."):
         to_networkx(graph)
 
 
