@@ -66,19 +66,22 @@ def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement
     codes, classes = encode_partial(labels, graph.shape[0])  # type: ignore[arg-type]
     if len(classes) < 2:
         raise ValueError(f"labels must have at least 2 classes to be clustered into; got {len(classes)}")
-    W = sp.csr_array(graph, dtype=np.float64, copy=True)
-    W.setdiag(0.0)  # what ties a node to itself says nothing of the cut
-    found = _rotated(_leading(sp.csr_array((W + W.T) * 0.5), len(classes), seed))
+    found = spectral_clusters(graph, len(classes), seed)
     codes, found = codes[codes >= 0], found[codes >= 0]
     return ClusterAgreement(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))
 
 
-def _leading(W: sp.csr_array, count: int, seed: int) -> NDArray[np.float64]:
-    """(n, count) eigenvectors of the graph's random walk with the largest eigenvalues.
+def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the cluster of each node by a spectral cut: rotated eigenvectors of the graph's random walk."""
+    W = sp.csr_array(graph, dtype=np.float64, copy=True)
+    W.setdiag(0.0)  # a loop has no effect on a cut
+    return _rotated(_leading(sp.csr_array((W + W.T) * 0.5), count, seed))
 
-    They are those of the smallest eigenvalues of the normalised Laplacian. scikit-learn finds them by solving with it
-    (shift and invert), whose factors are almost full; multiplying by a graph of some 30 edges per node takes a third
-    to a seventh of the time, and leads to the same clusters.
+
+def _leading(W: sp.csr_array, count: int, seed: int) -> NDArray[np.float64]:
+    """Return the eigenvectors of the graph's random walk with the largest eigenvalues, (n, count).
+
+    scikit-learn finds them by shift and invert. Without inversion it takes a third to a seventh of the time.
     """
     degree = np.asarray(W.sum(axis=1)).reshape(-1)
     root = np.sqrt(np.where(degree > 0, degree, 1.0))
@@ -88,8 +91,8 @@ def _leading(W: sp.csr_array, count: int, seed: int) -> NDArray[np.float64]:
         return vectors / root[:, None]
     known = _of_pieces(W, degree, count)
     if known.shape[1] < count:
-        # An iteration from one vector may miss some of several equal eigenvalues, and every piece of the graph has an
-        # eigenvalue of 1. Their vectors are known, and moved to the other end of the spectrum.
+        # ARPACK may miss some of several equal eigenvalues, and every component of the graph has an eigenvalue of 1.
+        # The vectors of these are known, and are moved to the other end of the spectrum.
         others = LinearOperator(W.shape, matvec=lambda x: walk @ x - 2.0 * (known @ (known.T @ x)), dtype=np.float64)
         start = np.random.RandomState(seed).uniform(-1, 1, W.shape[0])
         _, found = eigsh(others, count - known.shape[1], which="LA", v0=start)
@@ -98,7 +101,7 @@ def _leading(W: sp.csr_array, count: int, seed: int) -> NDArray[np.float64]:
 
 
 def _of_pieces(W: sp.csr_array, degree: NDArray[np.float64], most: int) -> sp.csr_array:
-    """(n, pieces) vectors of length 1, each the root of the degree on one piece; the largest `most` pieces if more."""
+    """Return eigenvectors of the `most` largest components, (n, components): the root of the degree on each."""
     _, member = connected_components(W, directed=False)
     size = np.bincount(member)
     largest = np.argsort(-size, kind="stable")[:most]
@@ -111,10 +114,7 @@ def _of_pieces(W: sp.csr_array, degree: NDArray[np.float64], most: int) -> sp.cs
 
 
 def _rotated(vectors: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(n,) cluster of each row: pivoted QR picks one row per cluster, and the vectors are turned towards these.
-
-    Damle, Minden and Ying (2019), as `cluster_qr` in scikit-learn; needs no start at random, as k-means does.
-    """
+    """Return the cluster of each row by pivoted QR (Damle, Minden and Ying 2019): `cluster_qr` of scikit-learn."""
     _, pivots = qr(vectors.T, mode="r", pivoting=True)
     left, _, right = np.linalg.svd(vectors[pivots[: vectors.shape[1]]].T)
     return np.abs(vectors @ (left @ right)).argmax(axis=1)

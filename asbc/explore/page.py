@@ -110,6 +110,7 @@ def write_page(
     whole = {
         "version": __version__,
         "effective_rank": about.effective_rank,
+        "metric": about.metric,
         "global_dimension": about.global_dimension,
         "hubness": about.hubness,
         "outlier_threshold": about.outlier_threshold if np.isfinite(about.outlier_threshold) else None,
@@ -434,10 +435,16 @@ def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:
         Card(
             "Nodes",
             f"{about.n:,}",
-            (f"vectors with {about.d:,} dimensions, " if about.d else "") + f"{about.k} neighbours each",
+            (f"vectors with {about.d:,} dimensions, " if about.d else "")
+            + f"{about.k} neighbours each by the {about.metric} metric",
         ),
         Card("Local dimension", f"{middle:.1f}", quartiles),
     ]
+    if about.global_dimension is not None and about.global_interval is not None:
+        note = "of all vectors together, by spanning trees; 95% interval {:.1f} to {:.1f}".format(
+            *about.global_interval
+        )
+        cards.append(Card("Global dimension", f"{about.global_dimension:.1f}", note))
     if about.effective_rank is not None:
         note = f"of {min(about.n, about.d or about.n):,} directions are in use overall (RankMe)"
         cards.append(Card("Effective rank", f"{about.effective_rank:.0f}", note))

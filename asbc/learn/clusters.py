@@ -164,7 +164,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         else:
             levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
         best = levels[chosen]
-        others = [_leiden(other, best.resolution, seed) for other in perturbed]
+        others = [leiden(other, best.resolution, seed) for other in perturbed]
         jaccard, kept = _agreement(best.labels, others, np.bincount(groups))
         self.levels_ = [_by_size(level.labels[groups]) for level in levels]
         self.level_ = chosen
@@ -214,7 +214,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
-def _leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
+def leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
     """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own."""
     import graspologic_native
 
@@ -267,7 +267,7 @@ def _by_size(labels: Labels) -> Labels:
 def _groups(graph: sparse.csr_array, seed: int) -> Labels:
     """Return the group of each node: small clusters in a large graph, the node itself in others."""
     n = graph.shape[0]
-    return np.arange(n) if n <= MAX_NODES else _leiden(graph, n / GROUP_SIZE, seed)
+    return np.arange(n) if n <= MAX_NODES else leiden(graph, n / GROUP_SIZE, seed)
 
 
 def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
@@ -313,13 +313,13 @@ def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int)
 
     resolution, found = LOWEST_RESOLUTION, False
     while True:
-        labels = _leiden(graph, resolution, seed)
+        labels = leiden(graph, resolution, seed)
         count = int(labels.max()) + 1
         small = count * SMALLEST_MEAN_SIZE > graph.shape[0]
         if small and found:
             return
         if count > 1 or small:
-            others = [_leiden(other, resolution, seed) for other in perturbed]
+            others = [leiden(other, resolution, seed) for other in perturbed]
             stability = float(np.mean([adjusted_mutual_info_score(labels, other) for other in others]))
             yield _Partition(resolution, labels, stability)
             found = True
@@ -342,7 +342,7 @@ def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed
         inside = coarser[edges.row] == coarser[edges.col]
         within = sparse.csr_array((edges.data[inside], (edges.row[inside], edges.col[inside])), shape=graph.shape)
         within += sparse.diags_array(graph.sum(axis=1) - within.sum(axis=1))  # the degrees stay the same
-        labels = _leiden(sparse.csr_array(within), levels[i].resolution, seed)
+        labels = leiden(sparse.csr_array(within), levels[i].resolution, seed)
         out[i] = _Partition(levels[i].resolution, labels, levels[i].stability)
     return [out[i] for i in sorted(out)]
 
@@ -354,14 +354,14 @@ def _with_count(graph: sparse.csr_array, wanted: int, seed: int) -> _Partition:
     """
     least, most = (min(int(np.ceil(wanted * surplus)), graph.shape[0]) for surplus in SURPLUS)
     low, high = 2.0**-10, 2.0**4
-    while (labels := _leiden(graph, high, seed)).max() + 1 < least and high < 2.0**40:
+    while (labels := leiden(graph, high, seed)).max() + 1 < least and high < 2.0**40:
         low, high = high, high * 8
     best = _Partition(high, labels, np.nan)
     for _ in range(16):
         if best.count <= most:
             break
         middle = (low * high) ** 0.5
-        found = _Partition(middle, _leiden(graph, middle, seed), np.nan)
+        found = _Partition(middle, leiden(graph, middle, seed), np.nan)
         if found.count >= least:
             high = middle
             best = min(best, found, key=lambda partition: partition.count)

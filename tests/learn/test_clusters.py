@@ -130,7 +130,7 @@ def test_merging_takes_the_pair_with_the_best_modularity():
 def test_finer_levels_divide_clusters_that_are_strongly_linked_to_others():
     X = np.random.default_rng(0).normal(size=(400, 5))  # most edges run between clusters
     graph = asbc.GraphBuilder("gaussian", "perplexity").fit_transform(X)
-    coarse, fine = (module._Partition(r, module._leiden(graph, r, 0), np.nan) for r in (0.5, 4.0))
+    coarse, fine = (module._Partition(r, module.leiden(graph, r, 0), np.nan) for r in (0.5, 4.0))
     nested = module._nested(graph, [coarse, fine], 0, 0)
     np.testing.assert_array_equal(nested[0].labels, coarse.labels)
     assert nested[1].count >= 0.8 * fine.count

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+from scipy.spatial.distance import pdist, squareform
 from scipy.stats import binomtest, skew
 from sklearn.base import clone
 
 import asbc
-from asbc.learn.describe import global_rank
+from asbc.kernels.mst import shuffle
+from asbc.learn.describe import N_SUBSETS, global_dimension, global_rank
 from asbc.learn.issues import wilson_interval
 from asbc.outofcore.driver import build_graph
 
@@ -34,7 +36,7 @@ def test_figures(data, builder):
     assert (found.n, found.d, found.k) == (300, 6, 20)
     np.testing.assert_array_equal(found.dimension, builder.dimension_)
     np.testing.assert_allclose(found.dimension_quartiles, np.quantile(builder.dimension_, [0.25, 0.5, 0.75]))
-    assert found.global_dimension == pytest.approx(1 / np.mean(1 / asbc.levina_bickel(neighbors, 10)))
+    assert (found.global_dimension, found.global_interval) == global_dimension(X)
     assert (found.at_smallest, found.at_largest) == ((builder.dimension_ == 1).sum(), (builder.dimension_ == 200).sum())
     occurrence = np.array([(neighbors.indices == i).sum() for i in range(300)])
     np.testing.assert_array_equal(found.occurrence, occurrence)
@@ -70,6 +72,7 @@ def test_vectors_a_builder_and_a_folder_say_the_same(data, tmp_path, monkeypatch
     np.testing.assert_array_equal(found.outlier_score, wanted.outlier_score)
     bare = asbc.describe(tmp_path / "built")
     assert bare.d is None and bare.effective_rank is None and bare.loo_accuracy is None
+    assert bare.global_dimension is None and "global" not in repr(bare)
     assert "effective rank" not in repr(bare) and "vote" not in repr(bare)
     with pytest.raises(ValueError, match=r"vectors must have one row per node, shape \(300, d\); got shape \(10"):
         asbc.describe(tmp_path / "built", vectors=X[:10])
@@ -114,6 +117,36 @@ def test_global_rank():
     assert global_rank(np.zeros((5, 3))) == 0
     assert global_rank(X, sample=200) == pytest.approx(global_rank(X), rel=0.05)
     assert global_rank(X, sample=200) == global_rank(X, sample=200)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_global_dimension_of_uniform_data(d):
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(8, d)))[0].T
+    X = np.random.default_rng(d).uniform(size=(2000, d)) @ turned
+    value, (low, high) = global_dimension(X)
+    assert 0.85 * d < value < 1.1 * d and low <= value <= high < 1.25 * d and high > 0.9 * d
+    assert global_dimension(X) == (value, (low, high))
+
+
+def test_global_dimension_follows_its_definition():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    sizes = np.unique(np.geomspace(3, 20, 6).round().astype(int))
+    slopes = []
+    for repetition in range(N_SUBSETS):
+        order = np.empty(40, np.int64)
+        shuffle(0, 0, repetition, order)
+        trees = [minimum_spanning_tree(squareform(pdist(X[order[:size]]))).sum() / (size - 1) for size in sizes]
+        slopes.append(np.polyfit(np.log(sizes - 1), np.log(trees), 1)[0])
+    value, (low, high) = global_dimension(X)
+    assert value == pytest.approx(-1 / np.mean(slopes))
+    ends = np.mean(slopes) + 1.96 * np.std(slopes, ddof=1) * np.array([-1, 1])
+    np.testing.assert_allclose([low, high], np.clip(-1 / np.minimum(ends, -1e-9), 1, 200))
+
+
+def test_global_dimension_of_copies_and_of_few_rows():
+    assert global_dimension(np.ones((50, 3))) == (1.0, (1.0, 1.0))
+    with pytest.raises(ValueError, match="X must have at least 8 rows for a global dimension; got 5"):
+        global_dimension(np.ones((5, 3)))
 
 
 def test_copies_only_are_no_outliers():
