@@ -144,12 +144,10 @@ class KernelsAt:
         ranks, slopes, steepest = np.empty((3, neighbors.n))
         grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
         for rows, pairs in neighborhoods(self.X, neighbors):
-            ranks[rows], slopes[rows] = criterion.evaluate_at(pairs, self.sigma[rows], neighbors.k)
+            ranks[rows], slopes[rows], _ = criterion.evaluate_at(pairs, self.sigma[rows], neighbors.k)
             steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-        # Between grid points the slope may exceed the largest slope on the grid; its flatness is then 0.
-        flatness = np.divide(np.maximum(steepest - slopes, 0), steepest, out=np.zeros_like(slopes), where=steepest > 0)
         target = np.nan if self.dimension is None else self.dimension
-        return ranks, slopes, np.abs(ranks - target) / target + flatness
+        return ranks, slopes, criterion.objective_of(ranks, target, slopes, steepest)
 
 
 class Bandwidth(BaseEstimator):

@@ -134,7 +134,7 @@ class SpectralBandwidth(Bandwidth):
         for rows, pairs in neighborhoods(X, neighbors):
             points = grid[rows]
             column, rank[rows], slope[rows], objective[rows], steepest, solved[rows] = criterion.search_grid(
-                pairs, points, target[rows], k, True
+                pairs, points, target[rows], k
             )
             at_edge[rows] = (column == 0) | (column == points.shape[1] - 1)
             each = np.arange(len(points))

@@ -18,7 +18,7 @@ from asbc.dimension import ESTIMATORS, Dimension
 from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
-from asbc.kernels.criterion import evaluate_all_at
+from asbc.kernels.criterion import evaluate_at
 from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
 from asbc.validation import sigma_per_node, square_graph
 
@@ -192,7 +192,7 @@ class Regimes(Task):
         start = time.perf_counter()
         found = np.empty((3, sample.neighbors.n))
         for rows, pairs in neighborhoods(sample.X, sample.neighbors):
-            found[:, rows] = evaluate_all_at(pairs, sigma[rows], sample.neighbors.k)
+            found[:, rows] = evaluate_at(pairs, sigma[rows], sample.neighbors.k)
         seconds = time.perf_counter() - start
         levels = np.quantile(found, list(QUARTILES.values()), axis=1).T
         names = [f"{name}_{suffix}" for name in ("rank", "slope", "condition") for suffix in QUARTILES]
@@ -265,7 +265,7 @@ def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) ->
     width = sigma_per_node(sigma, neighbors.n)
     out = np.empty(neighbors.n)
     for rows, pairs in neighborhoods(vectors, neighbors):
-        out[rows] = evaluate_all_at(pairs, width[rows], neighbors.k)[2]
+        out[rows] = evaluate_at(pairs, width[rows], neighbors.k)[2]
     return out
 
 

@@ -6,21 +6,9 @@ import numpy as np
 from numba import njit
 
 from asbc.kernels.compiled import kernel
-from asbc.kernels.lanes import (
-    HALF,
-    LANES,
-    lane_sum,
-    load,
-    load_half,
-    load_row,
-    prefetch,
-    splat,
-    splat_half,
-    store_apart,
-)
+from asbc.kernels.lanes import LANES, lane_sum, load, load_row, splat, store
 from asbc.kernels.threads import run_ranges
 
-CACHE_LINE_BYTES = 64
 PADDING = 1e300  # squared distance of padding; its kernel value is 0 at any bandwidth
 
 
@@ -35,82 +23,50 @@ def pair_count(k: int) -> int:
 
 
 @njit(inline="always")
-def _six_distances(buffer, upper, left, width, sums):
-    """Add the squared distances of three rows and two others, each `width` numbers long, to `sums` (3, 2).
+def _four_distances(near, r, c, out):
+    """Write the squared distances of rows r and r + 1 of `near` from rows c and c + 1 to `out` (2, 2).
 
-    Each loaded number is used for two or three sums. Six sums of four lanes and their terms fit into the 16 registers
-    of AVX2.
+    Each number loaded is used twice, and four independent sums keep the processor busy.
     """
-    a = splat_half(0.0)
-    b = splat_half(0.0)
-    c = splat_half(0.0)
-    d = splat_half(0.0)
-    e = splat_half(0.0)
-    f = splat_half(0.0)
-    for t in range(0, width, HALF):
-        first = load_half(buffer, upper + t)
-        second = load_half(buffer, upper + width + t)
-        third = load_half(buffer, upper + 2 * width + t)
-        other = load_half(buffer, left + t)
-        difference = first - other
-        a = a + difference * difference
-        difference = second - other
-        b = b + difference * difference
-        difference = third - other
-        c = c + difference * difference
-        other = load_half(buffer, left + width + t)
-        difference = first - other
-        d = d + difference * difference
-        difference = second - other
-        e = e + difference * difference
-        difference = third - other
-        f = f + difference * difference
-    sums[0, 0] += lane_sum(a)
-    sums[1, 0] += lane_sum(b)
-    sums[2, 0] += lane_sum(c)
-    sums[0, 1] += lane_sum(d)
-    sums[1, 1] += lane_sum(e)
-    sums[2, 1] += lane_sum(f)
+    sum00 = splat(0.0)
+    sum01 = splat(0.0)
+    sum10 = splat(0.0)
+    sum11 = splat(0.0)
+    for t in range(0, near.shape[1], LANES):
+        x0 = load_row(near, r, t)
+        x1 = load_row(near, r + 1, t)
+        y0 = load_row(near, c, t)
+        y1 = load_row(near, c + 1, t)
+        sum00 = sum00 + (x0 - y0) * (x0 - y0)
+        sum01 = sum01 + (x0 - y1) * (x0 - y1)
+        sum10 = sum10 + (x1 - y0) * (x1 - y0)
+        sum11 = sum11 + (x1 - y1) * (x1 - y1)
+    out[0, 0] = lane_sum(sum00)
+    out[0, 1] = lane_sum(sum01)
+    out[1, 0] = lane_sum(sum10)
+    out[1, 1] = lane_sum(sum11)
 
 
 @kernel
-def _neighborhoods(first, last, X, indices, width, out):
+def _neighborhoods(first, last, X, indices, near_shape, out):
     k = indices.shape[1]
     d = X.shape[1]
-    line = CACHE_LINE_BYTES // X.itemsize  # numbers per cache line
     whole = d // LANES * LANES  # numbers in whole groups of lanes
-    # Rows are taken three at a time, so there are up to two extra rows of zeros. The lower four lanes of all rows are
-    # stored first, then the upper four: half of the data fits better into the first-level cache. The sum over eight
-    # lanes is the sum over the lower four plus the sum over the upper four.
-    rows = (k + 2) // 3 * 3
-    half = width // 2
-    upper = rows * half
-    buffer = np.zeros(2 * upper)
-    sums = np.empty((3, 2))
+    near = np.zeros(near_shape)  # the neighbours' rows in double precision, padded with zeros
+    four = np.empty((2, 2))
     for i in range(first, last):
+        out[i] = PADDING
         for r in range(k):
-            source = indices[i, r]
             for t in range(0, whole, LANES):
-                place = r * half + t // 2
-                store_apart(buffer, place, upper + place, load_row(X, source, t))
+                store(near[r], t, load_row(X, indices[i, r], t))
             for t in range(whole, d):
-                lane = t - whole
-                buffer[lane // HALF * upper + r * half + whole // 2 + lane % HALF] = X[source, t]
-        for r in range(0, k, 3):
-            # The neighbours' rows are scattered in memory, so prefetch those of the next node.
-            if i + 1 < last:
-                for ahead in range(r, min(r + 3, k)):
-                    for t in range(0, d, line):
-                        prefetch(X, indices[i + 1, ahead], t)
-            for c in range(0, r + 2, 2):
-                sums[:] = 0.0
-                _six_distances(buffer, r * half, c * half, half, sums)
-                _six_distances(buffer, upper + r * half, upper + c * half, half, sums)
-                for a in range(r, min(r + 3, k)):
+                near[r, t] = X[indices[i, r], t]
+        for r in range(0, k, 2):
+            for c in range(0, r + 1, 2):
+                _four_distances(near, r, c, four)
+                for a in range(r, min(r + 2, k)):
                     for b in range(c, min(c + 2, a)):
-                        out[i, a * (a - 1) // 2 + b] = sums[a - r, b - c]
-        for t in range(k * (k - 1) // 2, out.shape[1]):
-            out[i, t] = PADDING
+                        out[i, a * (a - 1) // 2 + b] = four[a - r, b - c]
 
 
 def neighborhood_distances(X, indices):
@@ -128,59 +84,32 @@ def neighborhood_distances(X, indices):
     """
     m, k = indices.shape
     out = np.empty((m, pair_count(k)))
-    run_ranges(_neighborhoods, m, X, indices, padded(X.shape[1]), out)
+    run_ranges(_neighborhoods, m, X, indices, (k + k % 2, padded(X.shape[1])), out)
     return out
 
 
 @kernel
 def _listed(first, last, X, Q, candidates, order, out):
     d = X.shape[1]
-    whole = d // LANES * LANES  # numbers in whole groups of lanes; those that are left go through a buffer
-    x = np.zeros(whole + LANES)
-    rest = np.zeros(4 * LANES)
-    source = np.empty(4, np.int64)
+    whole = d // LANES * LANES
+    x = np.empty(d)
     for turn in range(first, last):
         i = order[turn]
         for t in range(d):
             x[t] = Q[i, t]
-        for start in range(0, candidates.shape[1], 4):
-            # Four independent sums at a time, so that an addition does not wait for the previous one.
-            for j in range(4):
-                source[j] = max(0, candidates[i, min(start + j, candidates.shape[1] - 1)])
-                for t in range(whole, d):
-                    rest[j * LANES + t - whole] = X[source[j], t]
-            a = splat(0.0)
-            b = splat(0.0)
-            e = splat(0.0)
-            f = splat(0.0)
+        for j in range(candidates.shape[1]):
+            row = candidates[i, j]
+            out[i, j] = np.inf
+            if row < 0:
+                continue
+            sums = splat(0.0)
             for t in range(0, whole, LANES):
-                query = load(x, t)
-                difference = query - load_row(X, source[0], t)
-                a = a + difference * difference
-                difference = query - load_row(X, source[1], t)
-                b = b + difference * difference
-                difference = query - load_row(X, source[2], t)
-                e = e + difference * difference
-                difference = query - load_row(X, source[3], t)
-                f = f + difference * difference
-            query = load(x, whole)
-            difference = query - load(rest, 0)
-            a = a + difference * difference
-            difference = query - load(rest, LANES)
-            b = b + difference * difference
-            difference = query - load(rest, 2 * LANES)
-            e = e + difference * difference
-            difference = query - load(rest, 3 * LANES)
-            f = f + difference * difference
-            for j in range(min(4, candidates.shape[1] - start)):
-                total = lane_sum(a)
-                if j == 1:
-                    total = lane_sum(b)
-                if j == 2:
-                    total = lane_sum(e)
-                if j == 3:
-                    total = lane_sum(f)
-                out[i, start + j] = total if candidates[i, start + j] >= 0 else np.inf
+                difference = load(x, t) - load_row(X, row, t)
+                sums = sums + difference * difference
+            total = lane_sum(sums)
+            for t in range(whole, d):
+                total += (x[t] - X[row, t]) ** 2
+            out[i, j] = total
 
 
 def listed_distances(X, Q, candidates, order=None):

@@ -3,10 +3,6 @@
 Lawson and Hanson's active set method: neighbours enter one at a time, and leave when their weight would turn negative.
 The Cholesky factor of the kernel among the members grows by one row when a neighbour enters. When one leaves, the rows
 from its place on are computed again.
-
-If most neighbours keep a weight, entering one by one takes long. So where the kernel is far from singular, the solver
-starts with all neighbours and drops those with a negative weight. The result is nearly always the solution, and
-otherwise a good start.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from asbc.kernels.compiled import kernel
-from asbc.kernels.lanes import HALF, LANES, exp, lane_sum, load, load_half, splat, splat_half, store
+from asbc.kernels.lanes import LANES, exp, load, splat, store
 from asbc.kernels.threads import run_ranges
 
 # A neighbour enters while its gradient is below -_TOLERANCE max(b): a hundred times stricter than the documented 1e-8,
@@ -28,13 +24,6 @@ _TOLERANCE = 1e-10
 # gradient is at most the square root of this number. On sets full of near duplicates the largest was 5e-9; with a
 # limit of 1e-14 it was 1.5e-8, above the documented 1e-8.
 _DEPENDENT = 1e-15
-# The least pivot at which solving for many neighbours at once is as accurate as entering one by one. Below it, weights
-# depend on rounding and on which of two near duplicates came first, so neighbours enter one by one.
-_INDEPENDENT = 1e-4
-# The solver starts with all neighbours if k^2 over the sum of the kernel's squared entries is at least this share of k.
-# That number is k if all neighbours are distinct, and 1 if all are equal. Below it, entering one by one was faster on
-# sentences, digits and synthetic sets at three bandwidths.
-_DISTINCT_SHARE = 0.3
 _OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; a refused one may enter only after another has
 
 
@@ -73,97 +62,9 @@ def _solve(factor, half, count, solution):
         solution[r] = total / factor[r, r]
 
 
-@njit(inline="always")
-def row_width(count):
-    """Return the length of a row of ``count + 1`` numbers, padded to whole groups of four lanes."""
-    return (count + HALF) // HALF * HALF
-
-
-@kernel(inline="always")
-def _solve_together(rows, count, solution):
-    """Solve for `count` neighbours without the sign constraint; return False if they are nearly dependent.
-
-    Parameters
-    ----------
-    rows : flat float64, overwritten
-        The upper triangle of the kernel among them, and the kernel to the node as one more column. Each row is
-        ``row_width(count)`` numbers long and padded with zeros. Numbers below the diagonal may be anything finite.
-    count : int
-    solution : (row_width(count),) float64, the result, padded with zeros
-    """
-    width = row_width(count)
-    for c in range(count):
-        pivot = rows[c * width + c]
-        if not pivot > _INDEPENDENT:
-            return False
-        scale = splat_half(1.0 / math.sqrt(pivot))
-        for t in range(c // HALF * HALF, width, HALF):
-            store(rows, c * width + t, load_half(rows, c * width + t) * scale)
-        for r in range(c + 1, count):
-            factor = splat_half(rows[c * width + r])
-            for t in range(r // HALF * HALF, width, HALF):
-                left = load_half(rows, r * width + t) - factor * load_half(rows, c * width + t)
-                store(rows, r * width + t, left)
-    for t in range(0, width, HALF):
-        store(solution, t, splat_half(0.0))
-    for r in range(count - 1, -1, -1):
-        # Entries that are not solved yet are zero, and so is the padding.
-        total = splat_half(0.0)
-        for t in range((r + 1) // HALF * HALF, width, HALF):
-            total = total + load_half(rows, r * width + t) * load_half(solution, t)
-        solution[r] = (rows[r * width + count] - lane_sum(total)) / rows[r * width + r]
-    return True
-
-
-@kernel(inline="always")
-def start_with_all(K, b, squares, rows, members, solution, weights):
-    """Solve for all neighbours at once, drop those without a positive weight, and repeat.
-
-    Writes the result to `weights` (k,), or zeros if the neighbours are nearly dependent. K and b are as in
-    :func:`solve_exactly`; `squares` is the sum of the squared entries of K; `rows` (k * row_width(k),), `members` (k,)
-    and `solution` (row_width(k),) are scratch.
-    """
-    k = b.shape[0]
-    tolerance = 0.0
-    for j in range(k):
-        weights[j] = 0.0
-        tolerance = max(tolerance, _TOLERANCE * b[j])
-    if k < _DISTINCT_SHARE * squares:
-        return
-    count = np.int64(k)
-    for j in range(k):
-        members[j] = j
-    while True:
-        width = row_width(count)
-        for r in range(count):
-            for c in range(r, count):
-                rows[r * width + c] = K[members[r], members[c]]
-            rows[r * width + count] = b[members[r]]
-            for c in range(count + 1, width):
-                rows[r * width + c] = 0.0
-        if not _solve_together(rows, count, solution):
-            return
-        kept = 0
-        for c in range(count):
-            if solution[c] > tolerance:
-                members[kept] = members[c]
-                kept += 1
-        if kept == count:
-            break
-        count = kept
-        if count == 0:
-            return
-    for c in range(count):
-        weights[members[c]] = solution[c]
-
-
-@kernel(inline="always")
+@kernel
 def solve_exactly(K, b, weights):
-    """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,).
-
-    `weights` holds the start: positive weights that solve the problem without the sign constraint for some neighbours,
-    and zeros for the others.
-    """
+    """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,)."""
     k = b.shape[0]
     factor = np.empty((k, k))
     members = np.empty(k, np.int64)
@@ -178,15 +79,6 @@ def solve_exactly(K, b, weights):
         gradient[j] = -b[j]
         tolerance = max(tolerance, _TOLERANCE * b[j])
     count = np.int64(0)  # with a literal 0, numba would compile the functions below for that constant, too
-    for row in range(k):
-        if weights[row] > 0.0:
-            members[count] = row
-            current[count] = weights[row]
-            state[row] = _INSIDE
-            count += 1
-            for j in range(k):
-                gradient[j] += K[row, j] * weights[row]
-    factored = np.int64(0)
     # Every round lowers the objective, so no set of members occurs twice and the loop ends. The limit guards against
     # rounding errors.
     for _ in range(20 * k):
@@ -198,10 +90,6 @@ def solve_exactly(K, b, weights):
                 entering = j
         if entering < 0:
             break
-        while factored < count:
-            _factor_row(K, b, factor, half, members, factored)
-            factored += 1
-        factored = k
         members[count] = entering
         if not _factor_row(K, b, factor, half, members, count):
             state[entering] = _REFUSED
@@ -269,7 +157,7 @@ def solve_exactly(K, b, weights):
         weights[members[c]] = current[c]
 
 
-@kernel(inline="always")
+@kernel
 def solve_by_dropping(K, b, weights):
     """Solve without the sign constraint, drop negative weights, and repeat: the approximation of PyNNK.
 
@@ -306,28 +194,20 @@ def solve_by_dropping(K, b, weights):
 
 
 @njit(inline="always")
-def _fill(pairs, squared, sigma, i, kernel, K, b):
-    """Write the kernel among the neighbours of node i to K and that to the node to b; `kernel` is scratch space.
-
-    Returns the sum of the squared entries of K, which is fastest to compute here, in lanes.
-    """
-    scale = -0.5 / (sigma[i] * sigma[i])
+def _fill(pairs, squared, sigma, kernel, K, b):
+    """Write the kernel among a node's neighbours to K and that to the node to b; `kernel` is scratch space."""
+    scale = -0.5 / (sigma * sigma)
     factor = splat(scale)
-    row = pairs[i]
-    squares = splat(0.0)
-    for t in range(0, row.shape[0], LANES):
-        value = exp(load(row, t) * factor)
-        squares = squares + value * value
-        store(kernel, t, value)
+    for t in range(0, pairs.shape[0], LANES):
+        store(kernel, t, exp(load(pairs, t) * factor))
     t = 0
     for r in range(b.shape[0]):
-        b[r] = math.exp(squared[i, r] * scale)
+        b[r] = math.exp(squared[r] * scale)
         K[r, r] = 1.0
         for c in range(r):
             K[r, c] = kernel[t]
             K[c, r] = kernel[t]
             t += 1
-    return b.shape[0] + 2.0 * lane_sum(squares)
 
 
 @njit(inline="always")
@@ -353,35 +233,18 @@ def _add_nearest(b, k_min, weights):
 
 
 @kernel
-def _rows_exactly(first, last, pairs, squared, sigma, k_min, out):
-    k = squared.shape[1]
-    K = np.empty((k, k))
-    b = np.empty(k)
-    kernel = np.empty(pairs.shape[1])
-    rows = np.empty(k * row_width(k))
-    members = np.empty(k, np.int64)
-    solution = np.empty(row_width(k))
-    for t in range(rows.shape[0]):
-        rows[t] = 0.0
-    for i in range(first, last):
-        weights = out[i]
-        squares = _fill(pairs, squared, sigma, i, kernel, K, b)
-        start_with_all(K, b, squares, rows, members, solution, weights)
-        solve_exactly(K, b, weights)
-        _add_nearest(b, k_min, weights)
-
-
-@kernel
-def _rows_by_dropping(first, last, pairs, squared, sigma, k_min, out):
+def _rows(first, last, pairs, squared, sigma, k_min, exact, out):
     k = squared.shape[1]
     K = np.empty((k, k))
     b = np.empty(k)
     kernel = np.empty(pairs.shape[1])
     for i in range(first, last):
-        weights = out[i]
-        _fill(pairs, squared, sigma, i, kernel, K, b)
-        solve_by_dropping(K, b, weights)
-        _add_nearest(b, k_min, weights)
+        _fill(pairs[i], squared[i], sigma[i], kernel, K, b)
+        if exact:
+            solve_exactly(K, b, out[i])
+        else:
+            solve_by_dropping(K, b, out[i])
+        _add_nearest(b, k_min, out[i])
 
 
 def nnk_rows(pairs, squared, sigma, k_min, exact):
@@ -398,5 +261,5 @@ def nnk_rows(pairs, squared, sigma, k_min, exact):
         True for :func:`solve_exactly`, False for :func:`solve_by_dropping`.
     """
     out = np.empty(squared.shape)
-    run_ranges(_rows_exactly if exact else _rows_by_dropping, len(out), pairs, squared, sigma, k_min, out)
+    run_ranges(_rows, len(out), pairs, squared, sigma, k_min, exact, out)
     return out

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from asbc.kernels.compiled import kernel
-from asbc.kernels.lanes import LANES, SINGLES, larger_magnitude, load, safe_ratio, splat, store
+from asbc.kernels.lanes import LANES, load, splat, store, where_less, where_positive
 from asbc.kernels.threads import run_ranges
 
 # Classes are processed in strips of this size. Eight doubles fill one cache line, so reading a neighbour's scores costs
@@ -15,48 +15,42 @@ CLASSES_PER_STRIP = LANES
 
 
 @njit(inline="always")
-def _row_product(indptr, indices, data, scores, i, width, zero):
-    """Row i of P @ scores for one strip of flat arrays of `width` lanes; `zero` is 0 in each lane."""
-    # Four independent sums, so that an addition does not wait for the previous one.
-    a = zero
-    b = zero
-    c = zero
-    d = zero
-    e = indptr[i]
-    stop = indptr[i + 1]
-    while e + 4 <= stop:
-        a = a + splat(data[e]) * load(scores, indices[e] * width)
-        b = b + splat(data[e + 1]) * load(scores, indices[e + 1] * width)
-        c = c + splat(data[e + 2]) * load(scores, indices[e + 2] * width)
-        d = d + splat(data[e + 3]) * load(scores, indices[e + 3] * width)
-        e += 4
-    while e < stop:
-        a = a + splat(data[e]) * load(scores, indices[e] * width)
-        e += 1
-    return (a + b) + (c + d)
+def _row_product(indptr, indices, data, scores, i):
+    """Row i of P @ scores for one strip of flat arrays."""
+    total = splat(0.0)
+    for e in range(indptr[i], indptr[i + 1]):
+        total = total + splat(data[e]) * load(scores, indices[e] * LANES)
+    return total
 
 
 @njit(inline="always")
-def _round(indptr, indices, data, alpha, source, old, new, change):
-    """Set ``new = alpha * P @ old + source`` for one strip of flat arrays, and return the largest change."""
-    shrink = splat(alpha)
-    largest = splat(0.0)
-    for i in range(indptr.shape[0] - 1):
-        fresh = shrink * _row_product(indptr, indices, data, old, i, LANES, splat(0.0)) + load(source, i * LANES)
-        largest = larger_magnitude(largest, fresh - load(old, i * LANES))
-        store(new, i * LANES, fresh)
-    store(change, 0, largest)
-    return change.max()
+def _larger_magnitude(value, other):
+    """The larger of ``value`` and ``|other|``, lane by lane."""
+    magnitude = where_positive(other, other, splat(0.0) - other)
+    return where_less(value, magnitude, magnitude, value)
+
+
+@njit(inline="always")
+def _ratio(part, whole):
+    """``part / whole`` lane by lane; 0 where the whole is not positive."""
+    return where_positive(whole, part / where_positive(whole, whole, splat(1.0)), splat(0.0))
 
 
 @kernel
 def _propagate(first, last, indptr, indices, data, alpha, source, begin, max_rounds, tol, out, rounds, change):
+    shrink = splat(alpha)
     scratch = np.empty(LANES)
     for s in range(first, last):
         old = begin[s].copy()
         new = np.empty_like(old)
         while rounds[s] < max_rounds and not change[s] < tol:
-            change[s] = _round(indptr, indices, data, alpha, source[s], old, new, scratch)
+            largest = splat(0.0)
+            for i in range(indptr.shape[0] - 1):
+                fresh = shrink * _row_product(indptr, indices, data, old, i) + load(source[s], i * LANES)
+                largest = _larger_magnitude(largest, fresh - load(old, i * LANES))
+                store(new, i * LANES, fresh)
+            store(scratch, 0, largest)
+            change[s] = scratch.max()
             old, new = new, old
             rounds[s] += 1
         out[s] = old
@@ -97,74 +91,62 @@ def propagate_strips(indptr, indices, data, alpha, source, max_rounds, tol, begi
 @kernel
 def _conjugate(first, last, indptr, indices, data, alpha, degree, source, max_rounds, tol, out, rounds):
     n = indptr.shape[0] - 1
-    zero = splat(np.float32(0.0))
     shrink = splat(alpha)
-    scratch = np.empty(SINGLES, np.float32)
-    rest = np.empty(n * SINGLES, np.float32)  # the residual: by how much a round would change each score
-    step = np.empty(n * SINGLES, np.float32)
-    image = np.empty(n * SINGLES, np.float32)  # the change of the residual by a step
+    scratch = np.empty(LANES)
+    rest = np.empty(n * LANES)  # the residual: by how much a round would change each score
+    step = np.empty(n * LANES)
+    image = np.empty(n * LANES)  # the change of the residual by a step
     for s in range(first, last):
         scores = out[s]
         scores[:] = source[s]
-        power = zero
-        largest = zero
+        power = splat(0.0)
+        largest = splat(0.0)
         for i in range(n):
-            fresh = shrink * _row_product(indptr, indices, data, scores, i, SINGLES, zero)
-            store(rest, i * SINGLES, fresh)
-            store(step, i * SINGLES, fresh)
+            fresh = shrink * _row_product(indptr, indices, data, scores, i)
+            store(rest, i * LANES, fresh)
+            store(step, i * LANES, fresh)
             power = power + splat(degree[i]) * (fresh * fresh)
-            largest = larger_magnitude(largest, fresh)
+            largest = _larger_magnitude(largest, fresh)
         store(scratch, 0, largest)
         rounds[s] = 1
         while rounds[s] < max_rounds and not scratch.max() < tol:
-            along = zero
+            along = splat(0.0)
             for i in range(n):
-                own = load(step, i * SINGLES)
-                moved = own - shrink * _row_product(indptr, indices, data, step, i, SINGLES, zero)
-                store(image, i * SINGLES, moved)
+                own = load(step, i * LANES)
+                moved = own - shrink * _row_product(indptr, indices, data, step, i)
+                store(image, i * LANES, moved)
                 along = along + splat(degree[i]) * (own * moved)
-            length = safe_ratio(power, along)
+            length = _ratio(power, along)
             before = power
-            power = zero
-            largest = zero
+            power = splat(0.0)
+            largest = splat(0.0)
             for i in range(n):
-                place = i * SINGLES
+                place = i * LANES
                 store(scores, place, load(scores, place) + length * load(step, place))
                 left = load(rest, place) - length * load(image, place)
                 store(rest, place, left)
                 power = power + splat(degree[i]) * (left * left)
-                largest = larger_magnitude(largest, left)
-            turn = safe_ratio(power, before)
+                largest = _larger_magnitude(largest, left)
+            turn = _ratio(power, before)
             for i in range(n):
-                place = i * SINGLES
+                place = i * LANES
                 store(step, place, load(rest, place) + turn * load(step, place))
             store(scratch, 0, largest)
             rounds[s] += 1
 
 
 def conjugate_strips(indptr, indices, data, alpha, degree, source, max_rounds, tol):
-    """Approximate the limit of :func:`propagate_strips` by conjugate gradients in single precision.
+    """Approximate the limit of :func:`propagate_strips` by conjugate gradients, in about a third of the rounds.
 
-    Takes about a third of the rounds, each in half the time. The rows of P must be those of a symmetric matrix divided
-    by their sums `degree` (n,), or empty: ``I - alpha P`` is then symmetric and positive in the inner product that
-    weighs node i by its degree. Rounds of :func:`propagate_strips` that start with the result check its accuracy.
+    The rows of P must be those of a symmetric matrix divided by their sums `degree` (n,), or empty: ``I - alpha P`` is
+    then symmetric and positive in the inner product that weighs node i by its degree.
 
     Stops when a round would change every score by less than `tol`. Returns scores of at least 0 in the shape of
     `source`, and the largest number of rounds over strips.
     """
-    strips, n, width = source.shape
-    several = SINGLES // width
-    pairs = -(-strips // several)
-    joined = np.zeros((pairs, n, several, width), np.float32)
-    for s in range(strips):
-        joined[s // several, :, s % several] = source[s]
-    flat = joined.reshape(pairs, -1)
-    out = np.empty_like(flat)
-    rounds = np.zeros(pairs, np.int64)
-    matrix = indptr, indices, data.astype(np.float32), np.float32(alpha), (degree / degree.max()).astype(np.float32)
-    run_ranges(_conjugate, pairs, *matrix, flat, max_rounds, np.float32(tol), out, rounds, least=1)
-    out = np.maximum(out.reshape(joined.shape), 0.0)  # rounding may leave scores slightly below zero
-    found = np.empty(source.shape)
-    for s in range(strips):
-        found[s] = out[s // several, :, s % several]
-    return found, int(rounds.max())
+    strips = len(source)
+    out = np.empty((strips, source[0].size))
+    rounds = np.zeros(strips, np.int64)
+    matrix = indptr, indices, data, alpha, degree / degree.max()
+    run_ranges(_conjugate, strips, *matrix, source.reshape(strips, -1), max_rounds, tol, out, rounds, least=1)
+    return np.maximum(out, 0.0).reshape(source.shape), int(rounds.max())  # rounding may leave scores below zero

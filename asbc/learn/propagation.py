@@ -206,7 +206,7 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
         matrix = P.indptr, P.indices, P.data, alpha
         begin, before = None, 0
         if degree is not None:
-            # A little further than needed, because of single precision.
+            # A little further than needed, so that the first round of the formula confirms it.
             begin, before = conjugate_strips(*matrix, degree, source, max_rounds - 1, 0.85 * wanted)
         limits, rounds, change = propagate_strips(*matrix, source, max_rounds - before, wanted, begin)
         for number, strip in zip(turn, limits, strict=True):

@@ -39,7 +39,7 @@ def test_conjugate_rounds_equal_the_slow_twin(strips, rounds):
     assert taken == rounds
     for s in range(strips):
         expected = np.maximum(plain_conjugate(P, 0.85, degree, source[s], rounds), 0.0)
-        np.testing.assert_allclose(found[s], expected, atol=2e-7)
+        np.testing.assert_allclose(found[s], expected, atol=1e-12)
 
 
 def test_rounds_begin_where_they_are_told():
