@@ -78,7 +78,8 @@ def commands() -> str:
         for group in parser._action_groups:
             rows = [_option(action) for action in group._group_actions if action.dest != "help"]
             if rows:
-                parts += [f"**{group.title}**{': ' + group.description if group.description else ''}\n"]
+                title = (group.title or "").removeprefix("positional ")
+                parts.append(f"**{title}**{': ' + group.description if group.description else ''}\n")
                 parts += [table(["option", "default", "meaning"], rows)]
         if parser.epilog:
             parts.append(f"{parser.epilog}\n")
