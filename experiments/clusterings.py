@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -72,23 +73,23 @@ def with_graphs(X, count, seed):
 
 def measure(path, trials):
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    for trial in range(trials):
-        for name, (vectors, labels, share) in load_sets().items():
-            nodes = stratified_sample(labels, int(share * np.bincount(labels).min()), trial)
-            X, y = asbc.normalize(vectors[nodes]), labels[nodes]
-            for family in (with_graphs, with_k_means, with_umap, with_evoc):
-                if any((row["set"], row["trial"], row["family"]) == (name, trial, family.__name__) for row in rows):
-                    continue
-                start = time.process_time()
-                for method, found in family(X, len(set(y.tolist())), trial):
-                    ari, seconds = adjusted_rand_score(y, found), time.process_time() - start
-                    sizes = np.bincount(found[found >= 0]) if (found >= 0).any() else np.zeros(1, int)
-                    rows.append(
-                        {"set": name, "trial": trial, "family": family.__name__, "method": method, "ari": ari}
-                        | {"clusters": len(sizes), "single": float((sizes == 1).mean()), "cpu_seconds": seconds}
-                    )
-                    start = time.process_time()
-                pd.DataFrame(rows).to_csv(path, index=False)
+    done = {(row["set"], row["trial"], row["family"]) for row in rows}
+    cases = product(range(trials), (with_graphs, with_k_means, with_umap, with_evoc), load_sets().items())
+    for trial, family, (name, (vectors, labels, share)) in cases:
+        if (name, trial, family.__name__) in done:
+            continue
+        nodes = stratified_sample(labels, int(share * np.bincount(labels).min()), trial)
+        X, y = asbc.normalize(vectors[nodes]), labels[nodes]
+        start = time.process_time()
+        for method, found in family(X, len(set(y.tolist())), trial):
+            ari, seconds = adjusted_rand_score(y, found), time.process_time() - start
+            sizes = np.bincount(found + 1)[1:]  # without noise
+            rows.append(
+                {"set": name, "trial": trial, "family": family.__name__, "method": method, "ari": ari}
+                | {"clusters": len(sizes), "single": float((sizes == 1).mean()), "cpu_seconds": seconds}
+            )
+            start = time.process_time()
+        pd.DataFrame(rows).to_csv(path, index=False)
     return pd.DataFrame(rows)
 
 

@@ -20,14 +20,15 @@ from asbc.validation import MetricInRepr, true_or_false, whole_number
 
 Labels = NDArray[np.int64]
 
-N_PERTURBED = 4  # graphs with random edge weights that stability is measured on
-RESOLUTION_STEP = 2**0.5  # between two resolutions of the scan
+N_PERTURBED = 4  # graphs with random edge weights that the clusters are compared with
+N_SCANNED = 2  # of these, the ones that are clustered at every resolution
+RESOLUTION_STEP = 2.0  # between two resolutions of the scan
 LOWEST_RESOLUTION = 2.0**-8
 SMALLEST_MEAN_SIZE = 10  # of the clusters of a level
 # Of two levels, the one with twice as many clusters is recommended unless its stability is lower by more than this.
 DOUBLING = 0.035
 # Numbers of clusters of the next level, as multiples of those of a level: the next finer and the next coarser one.
-FINER = 1.4, 2.2
+FINER = 1.4, 2.4
 COARSER = 1 / 5, 1 / 2
 # With n_clusters given, more clusters are found first, between these multiples of it, and then merged.
 SURPLUS = 1.05, 1.2
@@ -160,7 +161,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         grouped = _merged(graph, groups)
         perturbed = list(_perturbed(graph, groups, perturbed_seed))
         if self.n_clusters is None:
-            levels, chosen = _levels(grouped, perturbed, seed)
+            levels, chosen = _levels(grouped, perturbed[:N_SCANNED], seed)
         else:
             levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
         best = levels[chosen]
