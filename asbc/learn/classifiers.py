@@ -22,7 +22,7 @@ from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
 from asbc.learn.source import fit_copy, open_graph, open_rows, row_blocks
 from asbc.learn.vote import graph_vote
-from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, real_array, row_index, true_or_false
+from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, one_of, real_array, row_index, true_or_false
 
 
 class UnreachedWarning(UserWarning):
@@ -297,11 +297,11 @@ class GraphClassifier(PointClassifier):
         Largest number of rounds. If they suffice for the tolerance, conjugate gradients reach it in fewer.
     tol : float, default=1e-6
         Stop when no score is further than this from its limit.
-    class_prior : {"uniform", "labels"}, (c,) array-like or None, default="uniform"
+    class_prior : {"auto", "uniform", "labels"}, (c,) array-like or None, default="auto"
         Expected share of each class. The scores of every class are scaled by it over the class's share of the scores of
-        unlabelled nodes (class mass normalisation). "labels" is the share among the labelled nodes; an array has the
-        order of `classes_`. None does not scale; use it if the sizes of the classes differ by a factor of 5 or more and
-        are unknown.
+        unlabelled nodes (class mass normalisation). "auto" is the geometric mean of equal shares and of those that
+        propagation finds. "uniform" is better if the classes have equal sizes. "labels" is the share among the labelled
+        nodes; an array has the order of `classes_`. None does not scale.
     graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         An existing graph, instead of `builder`. Then `fit` ignores X, which may be None, and new points cannot be
         classified.
@@ -348,7 +348,7 @@ class GraphClassifier(PointClassifier):
         alpha: float = 0.95,
         max_rounds: int = 200,
         tol: float = 1e-6,
-        class_prior: str | ArrayLike | None = "uniform",
+        class_prior: str | ArrayLike | None = "auto",
         graph: Any = None,
     ):
         self.builder = builder
@@ -386,8 +386,7 @@ class GraphClassifier(PointClassifier):
             self.__dict__.pop("builder_", None)  # of an earlier fit
             graph = open_graph(self.graph)
             codes = self.encode(y, graph.shape[0])
-        if self.class_prior is not None:
-            self.class_prior_ = self._check_prior()
+        given_prior = self._given_prior()  # before the work of propagation
         result = propagate(
             graph,
             codes,
@@ -407,7 +406,9 @@ class GraphClassifier(PointClassifier):
         scores = result.scores
         self.n_rounds_ = result.rounds
         if self.class_prior is not None:
-            scores = scores * self._class_factors(scores, codes)
+            shares = _class_shares(scores[codes < 0])
+            self.class_prior_ = np.sqrt(shares) / np.sqrt(shares).sum() if given_prior is None else given_prior
+            scores = scores * np.divide(self.class_prior_, shares, out=np.ones_like(shares), where=shares > 0)
         self.reach_ = scores.sum(axis=1)
         reached = self.reach_[:, None] > 0
         self.label_distributions_ = np.divide(scores, self.reach_[:, None], out=np.zeros_like(scores), where=reached)
@@ -426,15 +427,14 @@ class GraphClassifier(PointClassifier):
         # Not weighted by reach: on two real sets, nodes far from any label were as informative as others.
         return self.label_distributions_
 
-    def _check_prior(self) -> NDArray[np.float64]:
-        """Return the class prior as an array that sums to 1."""
+    def _given_prior(self) -> NDArray[np.float64] | None:
+        """Return the class prior as an array that sums to 1; None if it is "auto" or None."""
         c = len(self.classes_)
+        if self.class_prior is None:
+            return None
         if isinstance(self.class_prior, str):
-            if self.class_prior not in ("labels", "uniform"):
-                raise ValueError(
-                    f"class_prior must be 'labels', 'uniform', an array or None; got {self.class_prior!r}."
-                )
-            return np.full(c, 1 / c) if self.class_prior == "uniform" else self.class_prior_
+            known = {"auto": None, "uniform": np.full(c, 1 / c), "labels": self.class_prior_}
+            return known[one_of(self.class_prior, "class_prior", tuple(known))]
         prior = real_array(self.class_prior, "class_prior")
         if prior.shape != (c,) or not np.isfinite(prior).all() or (prior <= 0).any():
             raise ValueError(
@@ -442,11 +442,9 @@ class GraphClassifier(PointClassifier):
             )
         return prior / prior.sum()
 
-    def _class_factors(self, scores: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return each class's prior over its share of the scores of unlabelled nodes."""
-        unlabeled = scores[codes < 0]
-        total = unlabeled.sum(axis=1, keepdims=True)
-        mass = np.divide(unlabeled, total, out=np.zeros_like(unlabeled), where=total > 0).sum(axis=0)
-        if not mass.any():
-            return np.ones(len(mass))
-        return np.divide(self.class_prior_, mass / mass.sum(), out=np.ones_like(mass), where=mass > 0)
+
+def _class_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean share of each class in the scores of nodes; equal shares if no label arrives."""
+    total = scores.sum(axis=1, keepdims=True)
+    mass = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0).sum(axis=0)
+    return mass / mass.sum() if mass.any() else np.full(len(mass), 1 / len(mass))

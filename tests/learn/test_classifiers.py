@@ -123,6 +123,10 @@ def test_the_class_prior_sets_the_mass_of_the_classes(digits):
     np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1)
     given = asbc.GraphClassifier(class_prior=5 * model.class_prior_).fit(X, labels)
     np.testing.assert_allclose(given.label_distributions_, model.label_distributions_)
+    middle = asbc.GraphClassifier().fit(X, labels)  # halfway between no scaling and equal shares
+    np.testing.assert_allclose(middle.class_prior_, np.sqrt(mass(plain)) / np.sqrt(mass(plain)).sum())
+    scaled = plain.label_distributions_ / np.sqrt(mass(plain))
+    np.testing.assert_allclose(middle.label_distributions_, scaled / scaled.sum(axis=1, keepdims=True))
     equal = [asbc.GraphClassifier(class_prior=prior).fit(X, labels) for prior in ("uniform", np.ones(10))]
     np.testing.assert_allclose(equal[0].label_distributions_, equal[1].label_distributions_)
     np.testing.assert_allclose(equal[0].class_prior_, 0.1)
