@@ -102,6 +102,7 @@ METRICS: dict[str, Metric] = {
         ),
         _scored("nmi", "NMI", "Normalised mutual information of spectral clusters and classes."),
         _scored("ari", "ARI", "Adjusted Rand index of spectral clusters and classes.", task="Clustering"),
+        _scored("leiden_ari", "ARI, Leiden", "Adjusted Rand index of Leiden's clusters and classes."),
         Metric(
             "regret",
             "regret",

@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from asbc.bandwidth import BandwidthChoice
 from asbc.evaluate.clustering import cluster
 from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.metrics import Metric
 from asbc.evaluate.sample import Sample
+from asbc.learn.clusters import GraphClusters
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
 from asbc.learn.vote import loo_predict
@@ -219,7 +221,12 @@ class LabelPropagation(Task):
 
 @dataclass(frozen=True)
 class Clustering(Task):
-    """Agreement of spectral clusters of the graph with the classes: metrics `nmi` and `ari`.
+    """Agreement of clusters of the graph with the classes: metrics `nmi` and `ari` of spectral clusters.
+
+    Parameters
+    ----------
+    leiden : bool, default=False
+        Whether :class:`asbc.GraphClusters` also clusters the graph: metric `leiden_ari`. Needs asbc[cluster].
 
     Examples
     --------
@@ -232,13 +239,21 @@ class Clustering(Task):
     [('nmi', 1.0), ('ari', 1.0)]
     """
 
+    leiden: bool = False
+
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        graph = sample.graph(method)
+        graph, build = sample.graph(method), sample.seconds(method, graph=True)
+        labeled, count = sample.codes >= 0, len(np.unique(sample.codes[sample.codes >= 0]))
         start = time.perf_counter()
         result = cluster(graph, sample.codes, seed=sample.seed)
-        seconds = sample.seconds(method, graph=True) + time.perf_counter() - start
+        seconds = build + time.perf_counter() - start
         yield Score("nmi", result.nmi, sample.level, seconds)
         yield Score("ari", result.ari, sample.level, seconds)
+        if self.leiden:
+            start = time.perf_counter()
+            found = GraphClusters(count, graph=graph, random_state=sample.seed).fit().labels_
+            ari = adjusted_rand_score(sample.codes[labeled], found[labeled])
+            yield Score("leiden_ari", float(ari), sample.level, build + time.perf_counter() - start)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 import asbc
 from asbc.evaluate import Clustering, LabelPropagation, LeaveOneOut, Method, Regret, Sample
@@ -82,6 +83,14 @@ def test_checks_before_any_work(caplog):
 def test_clustering(sample):
     scores = by_metric(Clustering()(sample, NNK))
     assert 0.6 < scores["nmi"].value <= 1 and 0.5 < scores["ari"].value <= 1
+    assert "leiden_ari" not in scores
+
+
+def test_clustering_by_leiden(sample):
+    pytest.importorskip("graspologic_native")
+    score = by_metric(Clustering(leiden=True)(sample, NNK))["leiden_ari"]
+    found = asbc.GraphClusters(len(np.unique(sample.codes)), graph=sample.graph(NNK), random_state=sample.seed).fit()
+    assert score.value == adjusted_rand_score(sample.codes, found.labels_) > 0.5
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "nnk"])
