@@ -134,5 +134,7 @@ CHOOSING = Experiment(
             ("lp",),
         ),
     ),
-    tables=(Table("methods", "choosing", "All tasks", "Means over trials and levels.", ("loo", "lp", "leiden_ari", "ari")),),
+    tables=(
+        Table("methods", "choosing", "All tasks", "Means over trials and levels.", ("loo", "lp", "leiden_ari", "ari")),
+    ),
 )
