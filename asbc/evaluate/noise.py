@@ -21,76 +21,23 @@ from asbc.evaluate.method import Method
 from asbc.evaluate.sample import Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
-from asbc.learn.issues import Evidence, judge_labels
+from asbc.learn.issues import NEAR, Evidence, judge_labels, move_labels
 from asbc.learn.labels import encode_labels, encode_partial
 from asbc.validation import one_of
 
 KINDS = ("near", "uniform")
-NEAR = 3  # nearest classes that a label may move to, in noise of the kind "near"
 FOLDS = 5  # of the cross-validation of rivals that learn a classifier
 
 Codes = NDArray[np.int64]
 
 
-def move_labels(
-    X: NDArray[Any], codes: Codes, share: float, kind: str, seed: int | Sequence[int]
-) -> tuple[Codes, NDArray[np.bool_]]:
-    """Give a share of the nodes another label.
-
-    Parameters
-    ----------
-    X : (n, d) array
-        The vectors; only the class centres are used.
-    codes : (n,) int64
-        Class numbers from 0, of at least two classes.
-    share : float
-        How much of all labels is moved, between 0 and 1.
-    kind : {"near", "uniform"}
-        Where to: one of the three classes whose centres are nearest to that of the own class, or any other class.
-    seed : int or sequence of int
-        Draws the nodes, and the classes they are moved to.
-
-    Returns
-    -------
-    labels : (n,) int64
-        The class numbers after the move.
-    moved : (n,) bool
-        Which nodes it befell, at least one.
-
-    See Also
-    --------
-    LabelNoise : asks who finds them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from asbc.evaluate.noise import move_labels
-    >>> X, codes = np.array([[0.0], [0.1], [5.0], [5.1]]), np.array([0, 0, 1, 1])
-    >>> labels, moved = move_labels(X, codes, share=0.25, kind="near", seed=0)
-    >>> int(moved.sum()), bool((labels[moved] == 1 - codes[moved]).all())
-    (1, True)
-    """
-    one_of(kind, "kind", KINDS)
-    if not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1; got {share}")
+def near_classes(X: NDArray[Any], codes: Codes) -> Codes:
+    """Return, for each class, the three classes whose centres are nearest to its own: (c, at most 3)."""
     classes = int(codes.max()) + 1
-    if classes < 2:
-        raise ValueError(f"codes must have at least 2 classes for a label to be moved; got {classes}")
-    rng = np.random.default_rng(seed)
-    nodes = np.sort(rng.choice(len(codes), max(1, round(share * len(codes))), replace=False))
-    labels = codes.copy()
-    if kind == "uniform":
-        labels[nodes] = (codes[nodes] + rng.integers(1, classes, len(nodes))) % classes
-    else:
-        centers = np.stack([X[codes == c].mean(axis=0, dtype=np.float64) for c in range(classes)])
-        apart = np.linalg.norm(centers[:, None] - centers, axis=2)
-        np.fill_diagonal(apart, np.inf)
-        count = min(NEAR, classes - 1)
-        near = np.argsort(apart, axis=1, kind="stable")[:, :count]
-        labels[nodes] = near[codes[nodes], rng.integers(0, count, len(nodes))]
-    moved = np.zeros(len(codes), dtype=bool)
-    moved[nodes] = True
-    return labels, moved
+    centers = np.stack([X[codes == c].mean(axis=0, dtype=np.float64) for c in range(classes)])
+    apart = np.linalg.norm(centers[:, None] - centers, axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return np.argsort(apart, axis=1, kind="stable")[:, : min(NEAR, classes - 1)]
 
 
 Doubts = dict[str, NDArray[np.float64]]  # how doubtful each label is (n,), by the name of the score
@@ -141,7 +88,7 @@ class LabelNoise(Task):
     Parameters
     ----------
     kinds : sequence of {"near", "uniform"}, default=("near", "uniform")
-        Where labels are moved to, see :func:`asbc.evaluate.noise.move_labels`.
+        Where labels are moved to: one of the three classes with the nearest centres, or any other class.
     shares : sequence of float, default=(0.05, 0.2)
         How much of all labels is moved; each is a level.
     rivals : sequence of {"datalab", "logistic_regression"}, default=both
@@ -203,14 +150,11 @@ class LabelNoise(Task):
 
     def _noisy(self, sample: Sample) -> Iterator[tuple[str, Codes]]:
         """Yield kinds of noise and the class numbers with it."""
-        codes = sample.codes
-        known = codes >= 0  # a missing label cannot be moved
         for kind in self.kinds:
+            near = near_classes(sample.X, sample.codes) if kind == "near" else None
             for share in self.shares:
                 seed = [sample.seed, KINDS.index(kind), round(1000 * share)]
-                labels = codes.copy()
-                labels[known] = move_labels(sample.X[known], codes[known], share, kind, seed)[0]
-                yield kind, labels
+                yield kind, move_labels(sample.codes, share, near, seed)
         if self.noisy_labels is not None:
             yield "human", _read_noisy(self.noisy_labels, sample)
 

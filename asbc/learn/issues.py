@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse, stats
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
 from asbc.kernels.vote import class_weights
+from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
 from asbc.learn.ridge import LeaveOneOutRidge
 from asbc.learn.source import BLOCK_NODES, Source, fit_source, open_rows, row_blocks
 from asbc.neighbors.types import Neighbors
 from asbc.outofcore.folder import read_graph_manifest
+from asbc.validation import whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SMOOTHING = 0.15  # added to the support of both classes that are compared; chosen on clinc100 and digits
+SMOOTHING = 0.1  # added to the support of both classes that are compared; chosen on clinc100, digits and CIFAR-10N
 SUPPORTERS = 5  # neighbours that are listed for a suggestion
 MAX_BLOCK_VALUES = 2**23  # nodes x classes whose support is in memory: 64 MB
+NEAR = 3  # classes that a label may be moved to, in noise of the kind "near"
+REVIEWED = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)  # labels reviewed in a simulation, per moved label
+SHOWN = 20  # rows in a notebook
+UNKNOWN_NUMBER = "how many are wrong cannot be told from overlap between these classes"
+
+
+class Estimate(NamedTuple):
+    """Number of wrong labels, with the ends of its 95% interval."""
+
+    count: int
+    low: int
+    high: int
+
+    def words(self) -> str:
+        """Return it as words."""
+        return f"about {self.count:,} are wrong [{self.low:,}, {self.high:,}]"
 
 
 class Evidence(NamedTuple):
@@ -98,32 +119,143 @@ class LabelIssues:
     index: Any = None
 
     @property
+    def estimate(self) -> Estimate | None:
+        """How many labels are wrong, with a 95% interval; None where overlap between the classes hides it.
+
+        It is the share of doubtful labels among the half of the nodes whose best class has the most support. Classes do
+        not overlap there, so doubtful labels are wrong ones. The estimate holds for all nodes if mistakes do not depend
+        on how clear a node is; if people fail on unclear ones, there are more. If the clearest quarter has
+        significantly fewer doubtful labels than the next one, classes overlap even there, and there is no estimate.
+        """
+        clearest = self.order[np.argsort(-self.support[self.order], kind="stable")]
+        half = max(1, len(clearest) // 2)
+        doubtful = self.doubtful[clearest]
+        quarters = [
+            wilson_interval(int(part.sum()), len(part)) for part in np.array_split(doubtful[:half], 2) if len(part)
+        ]
+        if len(quarters) == 2 and quarters[0][1] < quarters[1][0]:
+            return None
+        shares = (doubtful[:half].mean(), *_share_interval(doubtful[:half]))
+        return Estimate(*(round(len(clearest) * share) for share in shares))
+
+    @property
+    def review(self) -> NDArray[np.int64]:
+        """(m,) int64: the nodes to look at, the most suspicious first.
+
+        They are the doubtful ones; with an :attr:`estimate`, at most as many as its upper end.
+        """
+        doubtful = self.order[: int(self.doubtful.sum())]
+        return doubtful if self.estimate is None else doubtful[: self.estimate.high]
+
+    def apply(self, corrections: str | os.PathLike | pd.DataFrame) -> Any:
+        """Return the labels after corrections, as the page of ``asbc-explore`` exports them.
+
+        Parameters
+        ----------
+        corrections : path of a CSV file, or DataFrame
+            Columns ``node`` (row number from 0) and ``label`` (the new one); if there is a column ``given``, it must
+            agree with the labels.
+
+        Returns
+        -------
+        (n,) array, or Series with the index of the vectors if they have one
+        """
+        with needed("apply", "experiments"):
+            import pandas as pd
+        corrected = apply_corrections(self.given, read_corrections(corrections))
+        return corrected if self.index is None else pd.Series(corrected, index=self.index)
+
+    def simulate(self, share: float | None = None, *, trials: int = 5, seed: int = 0) -> pd.DataFrame:
+        """Measure on this data how many mistakes a review finds: move labels on purpose, and repeat the audit.
+
+        As many of the most suspicious labels as are estimated to be wrong are first replaced by their suggestion, so
+        that the moved ones are most of the mistakes. Labels are moved to one of the three classes that are most often
+        neighbours ("near") or to any other ("uniform").
+
+        Parameters
+        ----------
+        share : float or None, default=None
+            Share of the labels that is moved; None for that of the :attr:`estimate`, or of the doubtful labels, and at
+            least 1%.
+        trials : int, default=5
+            Repetitions with other moves.
+        seed : int, default=0
+
+        Returns
+        -------
+        DataFrame with the columns kind, reviewed (number of labels, the most suspicious first), found (mean share of
+        the moved labels that are among them), low and high (95% interval of that mean over trials)
+        """
+        with needed("simulate", "experiments"):
+            import pandas as pd
+        trials = whole_number(trials, "trials", 2)
+        codes, classes = encode_partial(self.given)
+        if len(classes) < 2:
+            raise ValueError(f"simulate needs labels of at least 2 classes; got {len(classes)}.")
+        labeled, guess = len(self.order), self.estimate
+        wrong = int(self.doubtful.sum()) if guess is None else guess.count
+        fixed = self.order[: 0 if guess is None else wrong]
+        codes[fixed] = np.searchsorted(classes, self.suggested[fixed])
+        share = min(0.5, max(0.01, wrong / labeled)) if share is None else share
+        near = _near_classes(self.evidence, codes, len(classes))
+        reviewed = np.unique((share * labeled * np.array(REVIEWED)).astype(int).clip(1, labeled))
+        records = []
+        for kind, targets in (("near", near), ("uniform", None)):
+            found = np.empty((trials, len(reviewed)))
+            for trial in range(trials):
+                noisy = move_labels(codes, share, targets, [seed, trial])
+                order = judge_labels(self.evidence, noisy).order
+                found[trial] = np.cumsum((noisy != codes)[order])[reviewed - 1] / (noisy != codes).sum()
+            mean = found.mean(axis=0)
+            half = stats.t.ppf(0.975, trials - 1) * found.std(axis=0, ddof=1) / np.sqrt(trials)
+            columns = {"kind": kind, "reviewed": reviewed, "found": mean}
+            records.append(pd.DataFrame(columns | {"low": (mean - half).clip(0), "high": (mean + half).clip(None, 1)}))
+        return pd.concat(records, ignore_index=True)
+
+    @property
     def doubtful(self) -> NDArray[np.bool_]:
         """(n,) bool: labelled nodes for which another class has more support than their own."""
         return self.suspicion > 0.5  # False for NaN
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, simulation: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return a DataFrame of all nodes, the most suspicious first and the unlabelled ones last.
+
+        Parameters
+        ----------
+        simulation : DataFrame or None, default=None
+            Result of :meth:`simulate`. It adds the columns found_near and found_uniform: the share of such mistakes
+            that a review from the top down to this row finds.
 
         Returns
         -------
-        DataFrame with the index of the vectors, or the number of the node, and the columns given, suggested, suspicion,
-        given_support, support and neighbors (those that have the suggested label, by index)
+        DataFrame with the index of the vectors, or the number of the node, and the columns node, given, suggested,
+        suspicion, given_support, support and neighbors (those that have the suggested label, by index)
         """
         with needed("to_frame", "experiments"):
             import pandas as pd
         nodes = np.concatenate([self.order, np.flatnonzero(np.isnan(self.suspicion))])
         index = pd.RangeIndex(len(self.given), name="node") if self.index is None else self.index
         names = ("given", "suggested", "suspicion", "given_support", "support")
-        frame = pd.DataFrame({name: getattr(self, name)[nodes] for name in names}, index=index[nodes])
+        columns = {} if self.index is None else {"node": nodes}
+        columns |= {name: getattr(self, name)[nodes] for name in names}
+        frame = pd.DataFrame(columns, index=index[nodes])
         frame["neighbors"] = [index[row[row >= 0]].tolist() for row in self.supporters[nodes]]
+        if simulation is not None:
+            for kind, part in simulation.groupby("kind"):
+                place, found = np.r_[0, part["reviewed"]], np.r_[0.0, part["found"]]
+                frame[f"found_{kind}"] = np.interp(np.arange(1, len(nodes) + 1), place, found)
         return frame
 
+    def _repr_html_(self) -> str:
+        first, *_ = repr(self).splitlines()
+        return f"<p>{first}</p>{self.to_frame().head(SHOWN)._repr_html_()}"  # type: ignore[operator]
+
     def __repr__(self) -> str:
-        n, labeled = len(self.suspicion), len(self.order)
+        n, labeled, guess = len(self.suspicion), len(self.order), self.estimate
         lines = [
             f"LabelIssues: {int(self.doubtful.sum()):,} of {labeled:,} labels are doubtful"
             + (f" ({n - labeled:,} more nodes are unlabelled)" if labeled < n else "")
+            + f"; {UNKNOWN_NUMBER if guess is None else guess.words()}"
         ]
         lines += [
             f"  node {i}: {self.given[i]!s} -> {self.suggested[i]!s}, "
@@ -141,7 +273,7 @@ def find_label_issues(
     Every class has a *support* at every node: the weight that the class has in the node's row, averaged with the
     prediction of a linear model (ridge regression). Each of the two counts by the inverse square of its error rate. A
     node's own label never counts. With ``own``, the support of the given label, and ``other``, that of the best other
-    class, ``suspicion = (1 + m) / 2``, where ``m = 1.3 (other - own) / (other + own + 0.3)``: the difference, relative
+    class, ``suspicion = (1 + m) / 2``, where ``m = 1.2 (other - own) / (other + own + 0.2)``: the difference, relative
     to the support of both. Unlabelled neighbours keep their weight but vote for no class.
 
     Parameters
@@ -175,7 +307,7 @@ def find_label_issues(
     >>> labels = np.repeat(["cat", "dog"], 50)
     >>> labels[7] = "dog"
     >>> asbc.find_label_issues(asbc.GraphBuilder("gaussian", metric="euclidean").fit(X), labels)
-    LabelIssues: 1 of 100 labels are doubtful
+    LabelIssues: 1 of 100 labels are doubtful; about 2 are wrong [0, 10]
       node 7: dog -> cat, suspicion 1.000, support 1.000
     """
     source, index = fit_source(source, "blend", metric)
@@ -237,6 +369,65 @@ def judge_labels(evidence: Evidence, labels: ArrayLike, index: Any = None) -> La
         evidence=evidence,
         index=index,
     )
+
+
+def move_labels(
+    codes: NDArray[np.int64], share: float, near: NDArray[np.int64] | None, seed: int | Sequence[int]
+) -> NDArray[np.int64]:
+    """Give a share of the labelled nodes, at least one, another class, and return all class numbers.
+
+    Parameters
+    ----------
+    codes : (n,) int64
+        Class numbers from 0, of at least two classes; -1 for unlabelled nodes, which stay.
+    share : float
+        Between 0 and 1.
+    near : (c, m) int64 or None
+        The classes that nodes of each class may be moved to; None for all other ones.
+    seed : int or sequence of int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.issues import move_labels
+    >>> codes = np.array([0, 0, 1, 1])
+    >>> labels = move_labels(codes, share=0.25, near=None, seed=0)
+    >>> int((labels != codes).sum())
+    1
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1; got {share}")
+    classes = int(codes.max()) + 1
+    if classes < 2:
+        raise ValueError(f"codes must have at least 2 classes for a label to be moved; got {classes}")
+    rng = np.random.default_rng(seed)
+    labeled = np.flatnonzero(codes >= 0)
+    nodes = labeled[np.sort(rng.choice(len(labeled), max(1, round(share * len(labeled))), replace=False))]
+    labels = codes.copy()
+    if near is None:
+        labels[nodes] = (codes[nodes] + rng.integers(1, classes, len(nodes))) % classes
+    else:
+        labels[nodes] = near[codes[nodes], rng.integers(0, near.shape[1], len(nodes))]
+    return labels
+
+
+def _near_classes(evidence: Evidence, codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the classes that nodes of each class have most often as neighbours: (count, at most 3)."""
+    near = sparse.csr_array((count, count))
+    labeled = np.flatnonzero(codes >= 0)
+    of_class = sparse.csr_array((np.ones(len(labeled)), (labeled, codes[labeled])), (len(codes), count))
+    for block in row_blocks(evidence.neighbors, evidence.weights):
+        m, k = block.indices.shape
+        rows = sparse.csr_array(
+            (block.weights.ravel(), block.indices.ravel(), np.arange(0, m * k + 1, k)), (m, len(codes))
+        )
+        near += of_class[block.nodes].T @ (rows @ of_class)
+    out = np.empty((count, min(NEAR, count - 1)), dtype=np.int64)
+    for c in range(count):
+        weight = near[[c]].toarray()[0]
+        weight[c] = -1.0
+        out[c] = np.argsort(-weight, kind="stable")[: out.shape[1]]
+    return out
 
 
 def _graph_share(voted: NDArray[np.int64], ridge: LeaveOneOutRidge, codes: NDArray[np.int64], size: int) -> float:
@@ -328,6 +519,10 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
     order = np.argsort(-(there + back), kind="stable")
     pairs = np.stack([pair // c, pair % c], axis=1)[order]
     return ClassReport(classes, size, right, bounds[:, 0], bounds[:, 1], pairs, there[order], back[order])
+
+
+def _share_interval(flags: NDArray[np.bool_]) -> tuple[float, float]:
+    return wilson_interval(int(flags.sum()), len(flags))
 
 
 def wilson_interval(right: int, of: int, z: float = 1.959963984540054) -> tuple[float, float]:

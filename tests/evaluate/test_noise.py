@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from asbc.evaluate import LabelNoise
-from asbc.evaluate.noise import RIVALS, move_labels
+from asbc.evaluate.noise import RIVALS, near_classes
+from asbc.learn.issues import move_labels
 from tests.evaluate.small import KNN, NNK
 
 
@@ -13,16 +14,15 @@ def test_labels_move_to_other_classes_and_near_ones_to_near_ones(share):
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(6), 50)
     X = rng.normal(size=(300, 4)) * 0.1 + codes[:, None]  # classes in a row
-    for kind in ("near", "uniform"):
-        labels, moved = move_labels(X, codes, share, kind, seed=1)
-        assert moved.sum() == max(1, round(share * 300))
-        np.testing.assert_array_equal(labels != codes, moved)
-        again = move_labels(X, codes, share, kind, seed=1)[0]
-        np.testing.assert_array_equal(labels, again)
-    near, moved = move_labels(X, codes, 0.9, "near", seed=2)
+    classes = near_classes(X, codes)
+    for near in (classes, None):
+        labels = move_labels(codes, share, near, seed=1)
+        assert (labels != codes).sum() == max(1, round(share * 300))
+        np.testing.assert_array_equal(labels, move_labels(codes, share, near, seed=1))
+    near = move_labels(codes, 0.9, classes, seed=2)
     assert np.abs(near - codes).max() == 3  # at the end of the row, the third nearest class is three away
     assert np.abs(near - codes)[codes == 2].max() == 2
-    anywhere, _ = move_labels(X, codes, 0.9, "uniform", seed=2)
+    anywhere = move_labels(codes, 0.9, None, seed=2)
     assert np.abs(anywhere - codes).max() == 5
 
 
@@ -80,8 +80,8 @@ def test_bad_settings():
     with pytest.raises(ValueError, match=r"rivals must be .*; got 'magic'"):
         LabelNoise(rivals=["magic"])
     with pytest.raises(ValueError, match=r"share must lie between 0 and 1; got 1\.5"):
-        move_labels(np.zeros((4, 1)), np.array([0, 0, 1, 1]), 1.5, "near", 0)
+        move_labels(np.array([0, 0, 1, 1]), 1.5, None, 0)
     with pytest.raises(ValueError, match="at least 2 classes"):
-        move_labels(np.zeros((4, 1)), np.zeros(4, int), 0.5, "near", 0)
+        move_labels(np.zeros(4, int), 0.5, None, 0)
     with pytest.raises(ValueError, match="a class of at least 5 samples; the largest has 4"):
         LabelNoise().check(np.array([4, 2]))
