@@ -1,7 +1,7 @@
-"""The main job on a sample of real embeddings: is a graph with a bandwidth per node better than kNN? `make demo`
+"""The paper on the bundled encoders: is a graph with a bandwidth per node better than kNN? `make demo`
 
-Builds the graphs of the paper on the bundled sentences of CLINC150, or on your own vectors, measures how often the
-weighted vote of a node's neighbours names its class and how far a few labels carry, and draws the latter.
+Builds the graphs of the paper on the vectors of CIFAR-100 that come with asbc, measures how often the weighted vote of
+a node's neighbours names its class (LOO) and how far a few labels carry (LP), and draws Figure 3.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from running import run
+from paper import PLAIN_MARKS, chain_table, claims_table, curves, read_subjects, run_samples
+from rich.console import Console
 
-from asbc.report.figures import levels, save_print
-from asbc.runs.record import find_record
+from asbc.report.figures import save_print
 
-SMALL = ["evaluate=[loo,lp]", "evaluate.lp.labels=[1,5,20]", "trials=3"]  # of the paper's six levels and five trials
+SMALL = ["evaluate.lp.labels=[1,5,20]", "trials=3"]  # of the paper's six numbers of labels and five trials
 
 if __name__ == "__main__":
-    for subject, study in run("ablation", [*SMALL, *sys.argv[1:]]):
-        print("\nThe figure, accuracy against labels per class:")
-        drawing = levels(study, find_record("lp").figures[0])
-        print(*save_print(drawing, Path("figures") / subject.slug), sep="\n")
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    folders = run_samples("loo", ["trials=3", *sys.argv[1:]]) + run_samples("lp", [*SMALL, *sys.argv[1:]])
+    subjects = read_subjects(folders)
+    console.print(chain_table(subjects).rich())
+    console.print(claims_table(subjects, PLAIN_MARKS).rich())
+    print("Figure 3, leave-one-out accuracy against samples per class:")
+    print(*save_print(curves(subjects, "loo"), Path("figures")), sep="\n")
     print("\nNext, the same on your own vectors and labels:")
     print("  .venv/bin/asbc experiment=loo embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
     print("Then one page of all that was run:")

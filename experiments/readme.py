@@ -1,17 +1,16 @@
-"""Write the figures and the table of results of the README, on the bundled sample."""
+"""Write the figures and the table of results of the README, from the runs of experiments/paper.py."""
 
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from running import run
+from paper import chain_table, run_paper
 
 import asbc
 from asbc.embeddings import Clinc100
 from asbc.report.figures import draw, draw_figures
 from asbc.report.page import glossary_markdown
-from asbc.report.style import BLUE, INK, RED, label, style
-from asbc.report.tables import FilledTable, interval
+from asbc.report.style import BLUE, INK, RED, style
 from asbc.storage import atomic_path, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,39 +53,14 @@ def kernels(path, node=0):
         canvas.savefig(path, dpi=80, format="png")
 
 
-def results(study):
-    """The chain of methods, each against kNN."""
-    rows = []
-    for method in study.methods:
-        cells = [label(method)]
-        for task in ("loo", "lp"):
-            own = study.of(task)
-            cells.append(f"{own[own['method'] == method]['value'].mean():.3f}")
-            cells.append(study.compare(method, "knn", task) if method != "knn" else None)
-        rows.append(cells)
-    last = {task: study.compare("nnk_sigma", "nnk_fixed", task) for task in ("loo", "lp")}
-    note = "; ".join(f"{task.upper()} {interval(found)}: {found.verdict}" for task, found in last.items())
-    return FilledTable(
-        "readme",
-        "",
-        f"“A bandwidth for each node beats one for all”, NNK-σ − NNK-fixed: {note}.",
-        ["method", "LOO", "LOO − kNN", "LP", "LP − kNN"],
-        rows,
-    )
-
-
 if __name__ == "__main__":
     with atomic_path(STRIP) as path:
         kernels(path)
-    ((_, narrow_to_wide),) = run("regimes", ["progress=false"])
-    ((_, votes),) = run("loo", ["progress=false"])
-    panels = [draw_figures(study)[0].panels[0] for study in (narrow_to_wide, votes)]
+    subjects = run_paper()
     with style(), atomic_path(IMAGE) as path:
+        panels = [draw_figures(subjects[0].studies[name])[0].panels[0] for name in ("regimes", "loo")]
         draw(panels, 2).savefig(path, dpi=130, format="png")
-
-    # The same as: asbc experiment=ablation evaluate.lp.labels=[1,5,20]
-    ((_, study),) = run("ablation", ["evaluate.lp.labels=[1,5,20]", "progress=false"])
-    table = results(study)
+    table = chain_table(subjects)
     text = between(PAGE.read_text(), START, END, f"{table.markdown()}\n\n{table.note}")
     write_atomic(PAGE, text)
     write_atomic(GLOSSARY, between(GLOSSARY.read_text(), WORDS, WORDS_END, glossary_markdown()))

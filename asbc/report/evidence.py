@@ -40,6 +40,7 @@ PAPER_DEFAULTS = {
     "neighbors.metric": "cosine",
     "seed": 0,
 }
+SCORE = ("method", "level", "trial", "value", "scored", "right")
 REQUIRED = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"}
 
 
@@ -219,9 +220,8 @@ def _read(path: Path) -> StoredRun:
         missing = ", ".join(sorted(REQUIRED - set(rows.columns)))
         raise ResultsError(f"{path}: the rows have no {missing}; `asbc` did not write them")
     name = str(status.get("experiment", "unknown"))
-    return StoredRun(
-        str(status.get("run_id", path.name)), path, status, settings, rows, settings_text(path), read_record(path, name)
-    )
+    run_id = str(status.get("run_id", path.name))
+    return StoredRun(run_id, status, settings, rows, settings_text(path), read_record(path, name))
 
 
 def _labeled(group: list[StoredRun]) -> bool:
@@ -327,10 +327,10 @@ def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Stud
     kept = [run for _, run in chosen]
     ids = {run.id for run in kept}
     others = [run for run in group if run.id not in ids]
-    return Study(record, rows, kept, others, bootstrap, _sweep(group, kept, record) if others else None)
+    return Study(record, rows, kept, others, bootstrap, _sweep(group, kept[-1], record, bootstrap) if others else None)
 
 
-def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment) -> Sweep | None:
+def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment, bootstrap: Bootstrap) -> Sweep | None:
     """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
     import pandas as pd
 
@@ -345,18 +345,21 @@ def _sweep(group: list[StoredRun], nearest: list[StoredRun], record: Experiment)
         rows = rows[~rows["method"].str.startswith("tuned_")]
         if len(rows):
             rows = rows[rows["samples"] == max(rows["samples"].unique().tolist(), key=level_order)]
-            means = rows.groupby(["method", "trial"], sort=False)["value"].mean().reset_index()
-            settings = {name: flat[run.id].get(key) for key, name in axes.items()}
-            # A list, such as levels, becomes text; so do maps and missing values.
-            frames.append(means.assign(**{n: v if is_number(v) else str(v) for n, v in settings.items()}))
+            rows = rows[[name for name in SCORE if name in rows]]
+            frames.append(rows.assign(**{name: _plain(flat[run.id].get(key)) for key, name in axes.items()}))
     if len(frames) < 2 or not axes:
         return None
-    frame = pd.concat(frames, ignore_index=True).drop_duplicates([*axes.values(), "method", "trial"], keep="last")
-    usual = {name: flat[nearest[-1].id].get(key) for key, name in axes.items()}
+    frame = pd.concat(frames, ignore_index=True)
+    frame = frame.drop_duplicates([*axes.values(), "method", "level", "trial"], keep="last")
+    usual = {name: _plain(flat[nearest.id].get(key)) for key, name in axes.items()}
     if record.axis is not None and record.axis.key in axes:
         usual[axes[record.axis.key]] = record.axis.base
-    usual = {name: value if is_number(value) else str(value) for name, value in usual.items()}
-    return Sweep(metric, usual, frame)
+    return Sweep(metric, usual, frame, bootstrap)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as it is, and everything else (lists, maps, missing values) as text."""
+    return value if is_number(value) else str(value)
 
 
 def _settings(run: StoredRun) -> dict[str, Any]:

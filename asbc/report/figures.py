@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import combinations
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.comparison import Comparison, compare
+from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.geometry import CELL, unpack_density
 from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import (
@@ -24,6 +25,8 @@ from asbc.report.style import (
     MUTED,
     ORANGE,
     RED,
+    SPECTRAL,
+    WEIGHTS,
     Look,
     label,
     level_name,
@@ -48,36 +51,16 @@ SHADES = ("#d7e8f4", "#a6cbe4", "#75aed3", "#4491c3", "#1475b2", "#006299", "#00
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes.
-
-    Attributes
-    ----------
-    title : str
-    draw : callable
-        Draws on matplotlib axes.
-    alt : str
-        What the panel shows, for readers who cannot see it.
-    legend : int
-        Columns of the legend below the axes; 0 for none.
-    """
+    """One set of axes: a title, a function that draws on matplotlib axes, and a description for the blind."""
 
     title: str
     draw: Callable[[Axes], None]
     alt: str
-    legend: int = 0
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the report.
-
-    Attributes
-    ----------
-    name : str
-        Stem of its files.
-    title, caption : str
-    panels : sequence of Panel
-    """
+    """A figure of the report. `name` is the stem of its files."""
 
     name: str
     title: str
@@ -98,28 +81,120 @@ class Drawing:
 # Output
 
 
-def panel_svg(panel: Panel, columns: int = 2, salt: str = "asbc", size: tuple[float, float] | None = None) -> str:
-    """Return a panel as an SVG element for the page. The same data give the same text.
+def draw(
+    panels: Sequence[Panel], columns: int, size: tuple[float, float] = (5.0, 3.7), font_size: float = 10
+) -> Canvas:
+    """Draw panels row by row on one matplotlib figure, with one legend below them.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        A panel that draws a legend keeps it, and adds nothing to the one below.
+    columns : int
+    size : (float, float), default=(5.0, 3.7)
+        Width and height of a panel, in inches.
+    font_size : float, default=10
+        In points.
+    """
+    with style(font_size):
+        canvas = _draw_axes(panels, columns, size, font_size)
+        _add_legend(canvas, _legend_entries(canvas), "outside lower center")
+    return canvas
+
+
+def _draw_axes(panels: Sequence[Panel], columns: int, size: tuple[float, float], font_size: float = 10) -> Canvas:
+    from matplotlib.figure import Figure as Canvas
+
+    rows = -(-len(panels) // columns)
+    canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    canvas.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    letters = int((size[0] - 0.6) * 72 / (0.68 * font_size))  # of a title, next to the labels of the y axis
+    for place, panel in enumerate(panels, 1):
+        axes = canvas.add_subplot(rows, columns, place)
+        panel.draw(axes)
+        axes.set_title(fill(panel.title, max(letters, 10)))
+    return canvas
+
+
+def _legend_entries(canvas: Canvas) -> dict[str, Any]:
+    """Return the artists of a legend for all panels without their own, one for each name."""
+    entries = {}
+    for axes in canvas.axes:
+        if axes.get_legend() is None:
+            handles, names = axes.get_legend_handles_labels()
+            entries = dict(zip(names, handles, strict=True)) | entries
+    return entries
+
+
+def _add_legend(canvas: Canvas, entries: dict[str, Any], place: str) -> None:
+    """Add a legend with as many columns as fit into the figure."""
+    import matplotlib as mpl
+
+    if entries:
+        points = mpl.rcParams["font.size"]
+        column = 0.6 * points * max(map(len, entries)) + 5 * points
+        columns = max(1, min(len(entries), int(72 * canvas.get_figwidth() / column)))
+        columns = -(-len(entries) // -(-len(entries) // columns))  # rows of equal length
+        canvas.legend(entries.values(), entries, loc=place, ncols=columns, columnspacing=1.4, handlelength=2.2)
+
+
+def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
+    """Return a figure as SVG elements for the page: each panel, then the legend if there is one.
+
+    Panels of a row of three are drawn smaller, because they are shown smaller: their text stays readable.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    entries: dict[str, Any] = {}
+    parts = []
+    with style():
+        for number, panel in enumerate(drawing.panels):
+            canvas = _draw_axes([panel], 1, (3.9, 3.1) if drawing.columns == 3 else (5.0, 3.5))
+            entries = _legend_entries(canvas) | entries
+            parts.append(_element(canvas, panel.alt, f"{salt} {number}"))
+        if entries:
+            canvas = Canvas(figsize=(5.0, 0.2))
+            _add_legend(canvas, entries, "upper left")
+            _, _, width, height = canvas.legends[0].get_window_extent().bounds
+            canvas.set_size_inches(width / canvas.dpi + 0.2, height / canvas.dpi + 0.1)
+            parts.append(_element(canvas, f"Legend: {', '.join(entries)}.", f"{salt} legend"))
+    return parts
+
+
+def panel_svg(panel: Panel, size: tuple[float, float], salt: str = "asbc") -> str:
+    """Return a panel as an SVG element. The same data give the same text.
 
     Parameters
     ----------
     panel : Panel
-    columns : int, default=2
-        Panels side by side. Three are shown smaller, so they are drawn smaller: their text stays readable.
+    size : (float, float)
+        Width and height in inches.
     salt : str, default="asbc"
         Makes the ids inside the element unique on a page. Ids that start with "keep-" stay as they are.
-    size : (float, float), optional
-        Width and height in inches; the default depends on `columns`.
     """
-    size = size or ((3.9, 3.3) if columns == 3 else (5.0, 3.7))
-    text = _svg(draw([panel], columns=1, size=size), salt)
+    with style():
+        return _element(_draw_axes([panel], 1, size), panel.alt, salt)
+
+
+def _element(canvas: Canvas, alt: str, salt: str) -> str:
+    """Return a matplotlib figure as an SVG element for a page."""
+    text = _svg(canvas, salt)
     text = re.sub(r"^.*?(?=<svg)", "", text, flags=re.S)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
     text = re.sub(r'<g id="(?!keep-)[^"]*"', "<g", text)  # nothing refers to these, and they are not unique on a page
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
     text = re.sub(r"\n\s*", "\n", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(panel.alt)}"', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def _svg(canvas: Canvas, salt: str = "asbc") -> str:
+    import matplotlib as mpl
+
+    sheet = io.StringIO()
+    with style(), mpl.rc_context({"svg.hashsalt": salt}):
+        canvas.savefig(sheet, format="svg", metadata={"Date": None, "Creator": "asbc"})
+    return sheet.getvalue()
 
 
 def save_svg(drawing: Drawing, folder: Path) -> Path:
@@ -141,9 +216,9 @@ def save_print(drawing: Drawing, folder: Path, width: str = "double") -> list[Pa
     """
     columns = 1 if width == "single" else drawing.columns
     across = WIDTHS[width] / columns
+    paths = []
     with style(8):
-        canvas = draw(drawing.panels, columns, (across, max(2.5, 0.74 * across)), font_size=8)
-        paths = []
+        canvas = draw(drawing.panels, columns, (across, max(2.2, 0.74 * across)), font_size=8)
         for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None, "Creator": "asbc"}})):
             sheet = io.BytesIO()
             canvas.savefig(sheet, format=kind, **options)  # type: ignore[arg-type]
@@ -152,62 +227,13 @@ def save_print(drawing: Drawing, folder: Path, width: str = "double") -> list[Pa
     return paths
 
 
-def draw(
-    panels: Sequence[Panel], columns: int, size: tuple[float, float] = (5.0, 3.7), font_size: float = 10
-) -> Canvas:
-    """Draw panels row by row on one matplotlib figure.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-    columns : int
-    size : (float, float), default=(5.0, 3.7)
-        Width and height of a panel, in inches.
-    font_size : float, default=10
-        In points.
-    """
-    from matplotlib.figure import Figure as Canvas
-
-    rows = -(-len(panels) // columns)
-    with style(font_size):
-        canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-        grid = canvas.subplots(rows, columns, squeeze=False).ravel()
-        for axes, panel in zip(grid, panels, strict=False):
-            axes.set_title(panel.title)
-            panel.draw(axes)
-            handles, names = axes.get_legend_handles_labels()
-            found = dict(zip(names, handles, strict=True))  # one entry for each name
-            if panel.legend and found:
-                axes.legend(
-                    found.values(),
-                    found,
-                    loc="upper center",
-                    bbox_to_anchor=(0.5, -0.2),
-                    ncols=panel.legend,
-                    columnspacing=1.4,
-                    handlelength=2.2,
-                )
-        for axes in grid[len(panels) :]:
-            axes.remove()
-    return canvas
+# Figures of the paper: each function returns the panels of a figure, none if the results do not hold it
 
 
-def _svg(canvas: Canvas, salt: str = "asbc") -> str:
-    import matplotlib as mpl
-
-    sheet = io.StringIO()
-    with style(), mpl.rc_context({"svg.hashsalt": salt}):
-        canvas.savefig(sheet, format="svg", metadata={"Date": None, "Creator": "asbc"})
-    return sheet.getvalue()
-
-
-# Figures of the paper
-
-
-def regimes(study: Study, spec: Figure) -> Drawing | None:
+def regimes(study: Study, spec: Figure) -> list[Panel]:
     """Draw Figure 1: local kernels from a narrow bandwidth to a wide one."""
     if not study.has("chosen_rank_median"):
-        return None
+        return []
     k = int(study.rows["k_cand"].iloc[0])
     chosen = {q: float(study.of(f"chosen_scale_{q}")["value"].mean()) for q in ("q25", "median", "q75")}
     dimension = float(study.of("chosen_dimension_median")["value"].mean())
@@ -219,31 +245,18 @@ def regimes(study: Study, spec: Figure) -> Drawing | None:
         axes.axvline(chosen["median"], color=GREEN, lw=1.2)
         axes.fill_between(mid.index, low, high, color=color, alpha=0.22, lw=0)
         axes.plot(mid.index, mid, color=color)
-        axes.set_xscale("log")
-        axes.set_xlabel("bandwidth / distance to the 10th neighbour" if tenth else "bandwidth scale")
-        _ticks(axes, [0.05, 0.1, 0.2, 0.5, 1, 2, 5], within=True)
+        axes.set(xscale="log", xlabel="σ / distance to the 10th neighbour" if tenth else "bandwidth scale")
+        _ticks(axes, [0.05, 0.1, 0.2, 0.5, 1, 2, 5])
 
     def rank(axes: Axes) -> None:
         curve(axes, "rank", BLUE)
         axes.axhline(dimension, color=INK, ls="--", lw=1)
         axes.set(ylabel=f"rank r (of {k})", ylim=(0, k * 1.05))
-        axes.annotate(
-            f"median dimension {dimension:.1f}",
-            (0.01, dimension),
-            (0, 3),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-        )
-        axes.annotate(
-            "chosen",
-            (chosen["median"], 1),
-            (4, -3),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            va="top",
-            color=GREEN,
-            weight="bold",
-        )
+        near: Any = {"textcoords": "offset points"}
+        text = f"median dimension {dimension:.1f}"
+        axes.annotate(text, (0.01, dimension), (0, 3), xycoords=("axes fraction", "data"), **near)
+        near |= {"xycoords": ("data", "axes fraction"), "va": "top", "color": GREEN, "weight": "bold"}
+        axes.annotate("chosen", (chosen["median"], 1), (4, -3), **near)
 
     def slope(axes: Axes) -> None:
         curve(axes, "slope", ORANGE)
@@ -254,25 +267,19 @@ def regimes(study: Study, spec: Figure) -> Drawing | None:
         axes.set(ylabel="condition of the local kernel", yscale="log")
         _power_ticks(axes)
 
-    return Drawing(
-        spec.name,
-        spec.title,
-        spec.caption,
-        [
-            Panel(
-                "Effective rank", rank, f"Effective rank falls as the bandwidth grows; chosen: {chosen['median']:.2f}."
-            ),
-            Panel("Log-log slope", slope, "The log-log slope rises to a peak and falls again."),
-            Panel("Condition number", condition, "The condition number grows with the bandwidth."),
-        ],
-    )
+    alt = f"Effective rank falls as the bandwidth grows; chosen: {chosen['median']:.2f}."
+    return [
+        Panel("Effective rank", rank, alt),
+        Panel("Log-log slope", slope, "The log-log slope rises to a peak and falls again."),
+        Panel("Condition number", condition, "The condition number grows with the bandwidth."),
+    ]
 
 
-def alignment(study: Study, spec: Figure) -> Drawing | None:
+def alignment(study: Study, spec: Figure) -> list[Panel]:
     """Draw Figure 2: the effective rank against estimates of the intrinsic dimension."""
     rows = study.of("spearman")
     if rows.empty:
-        return None
+        return []
     targets = rows["target"].drop_duplicates().tolist()
     estimators = rows["estimator"].drop_duplicates().tolist()
     marks = {"mst": (RED, "o"), "levina_bickel": (BLUE, "s"), "two_nn": (ORANGE, "^")}
@@ -280,17 +287,15 @@ def alignment(study: Study, spec: Figure) -> Drawing | None:
     def spearman(axes: Axes) -> None:
         for e, name in enumerate(estimators):
             color, marker = marks.get(name, (INK, "x"))
+            known = study.record.paper.get("spearman", {}).get(name)
             for t, target in enumerate(targets):
-                own = rows[(rows["target"] == target) & (rows["estimator"] == name)]
-                found = study.compare_number(own, 0.0)
-                if found is None:
-                    continue
+                found = study.compare_number(rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0)
                 x = t + 0.22 * (e - (len(estimators) - 1) / 2)
-                known = study.record.paper.get("spearman", {}).get(name)
-                if target == "mst" and known:
+                if found is not None and target == "mst" and known:
                     box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
                     axes.bar(x, known[1] - known[0], 0.18, known[0], **box)
-                _whiskers(axes, [x], [found], color, marker, f"with {label(name)}")
+                if found is not None:
+                    _whiskers(axes, [x], [found], color, marker, f"with {label(name)}")
         axes.axhline(0, color=FAINT, lw=0.8)
         axes.set_xticks(range(len(targets)), [label(target) for target in targets])
         axes.grid(visible=False, axis="x")
@@ -302,75 +307,65 @@ def alignment(study: Study, spec: Figure) -> Drawing | None:
             own = study.rows[(study.rows["target"] == target) & (study.rows["estimator"] == target)]
             means = own.groupby("metric")["value"].mean()
             d, r = (float(means.get(name, np.nan)) for name in ("dimension_median", "rank_median"))
+            first = t == 0  # one entry in the legend
             axes.plot([d, r], [t, t], color=FAINT, lw=2.5)
-            axes.plot([d], [t], "o", ms=8, mfc="white", mec=INK, label="median dimension")
-            axes.plot([r], [t], "o", ms=8, color=RED, label="median rank")
+            axes.plot([d], [t], "o", ms=8, mfc="white", mec=INK, label="median dimension" if first else None)
+            axes.plot([r], [t], "o", ms=8, color=RED, label="median rank" if first else None)
         axes.set_yticks(range(len(targets)), [label(target) for target in targets])
         axes.grid(visible=False, axis="y")
-        axes.set(xlabel="directions", xlim=(0, None), ylim=(len(targets) - 0.5, -0.5))
+        right = 1.08 * axes.get_xlim()[1]
+        axes.set(xlabel="directions", xlim=(0, right), ylim=(len(targets) - 0.5, -0.5))
+        axes.legend(loc="lower left")
 
     clouds = [cloud for pair in spec.options.get("clouds", ()) if (cloud := _cloud(study, *pair)) is not None]
-    return Drawing(
-        spec.name,
-        spec.title,
-        spec.caption,
-        [
-            *clouds,
-            Panel("Rank correlation of r", spearman, "Spearman correlation of r with each dimension estimate.", 2),
-            Panel("Medians over the nodes", medians, "Median rank and median dimension for each target.", 2),
-        ],
-    )
+    return [
+        *clouds,
+        Panel("Rank correlation of r", spearman, "Spearman correlation of r with each dimension estimate."),
+        Panel("Medians over the nodes", medians, "Median rank and median dimension for each target."),
+    ]
 
 
 def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
     """Return the density of nodes by rank and dimension with its fit; None if the results do not hold it."""
-    rows = study.of("spearman")
-    own = rows[(rows["target"] == target) & (rows["estimator"] == estimator)]
-    tables = [unpack_density(cell) for cell in own.get("density", []) if isinstance(cell, bytes)]
+    pairs = study.rows[(study.rows["target"] == target) & (study.rows["estimator"] == estimator)]
+    packed = pairs[pairs["metric"] == "spearman"].get("density", [])
+    tables = [unpack_density(cell) for cell in packed if isinstance(cell, bytes)]
     if not tables:
         return None
     counts = np.zeros((max(map(len, tables)), tables[0].shape[1]))
     for table in tables:
         counts[: len(table)] += table
-    fit = {}
-    for name in ("slope", "intercept"):
-        line = study.of(name)
-        values = line[(line["target"] == target) & (line["estimator"] == estimator)]["value"]
-        fit[name] = float(values.mean()) if len(values) else None
     edges = 1 + CELL * np.arange(max(counts.shape) + 1)
     seen = np.flatnonzero(np.cumsum(counts.sum(axis=0)) >= 0.995 * counts.sum())
     right = float(edges[max(int(seen[0]) + 1, 8)])
     top = float(edges[max(int(np.flatnonzero(counts.any(axis=1)).max()) + 2, 8)])
-    correlation = own["value"].astype(float)
-    correlation = correlation[np.isfinite(correlation)]
+    values = pairs["value"].astype(float)
+    means = values[np.isfinite(values)].groupby(pairs["metric"]).mean()
 
     def cloud(axes: Axes) -> None:
         from matplotlib.colors import ListedColormap, LogNorm
 
         up, across = counts.shape
-        axes.pcolormesh(
-            edges[: across + 1],
-            edges[: up + 1],
-            np.ma.masked_equal(counts, 0),
-            cmap=ListedColormap(SHADES),
-            norm=LogNorm(1, max(int(counts.max()), 2)),
-            rasterized=True,
-        )
+        shown = np.ma.masked_equal(counts, 0)
+        look: Any = {"cmap": ListedColormap(SHADES), "norm": LogNorm(1, max(int(counts.max()), 2)), "rasterized": True}
+        axes.pcolormesh(edges[: across + 1], edges[: up + 1], shown, **look)
         ends = np.array([1.0, max(right, top)])
         axes.plot(ends, ends, color=INK, ls=":", lw=1, label="r = d")
-        if fit["slope"] is not None and fit["intercept"] is not None:
-            axes.plot(ends, fit["slope"] * ends + fit["intercept"], color=RED, label=f"fit, slope {fit['slope']:.2f}")
+        if {"slope", "intercept"} <= set(means.index):
+            fit = means["slope"] * ends + means["intercept"]
+            axes.plot(ends, fit, color=RED, label=f"fit, slope {means['slope']:.2f}")
         axes.set(xlabel=f"{label(estimator)} of the node", ylabel="effective rank r", xlim=(0, right), ylim=(0, top))
+        axes.legend(loc="lower right")
 
-    end = f", Spearman {correlation.mean():.2f}" if len(correlation) else ""
-    alt = f"Effective rank of each node against {label(estimator)}, with a fit."
-    return Panel(f"r against {label(estimator)}{end}", cloud, alt, 2)
+    end = f", Spearman {means['spearman']:.2f}" if "spearman" in means else ""
+    return Panel(
+        f"r against {label(estimator)}{end}", cloud, f"Rank of each node against {label(estimator)}, and a fit."
+    )
 
 
-def levels(study: Study, spec: Figure) -> Drawing | None:
+def levels(study: Study, spec: Figure) -> list[Panel]:
     """Draw metrics against their levels, and their paired differences from the baseline."""
-    panels = [panel for metric in spec.metrics for panel in _level_panels(study, metric, spec.options.get("pair"))]
-    return Drawing(spec.name, spec.title, spec.caption, panels) if panels else None
+    return [panel for metric in spec.metrics for panel in _level_panels(study, metric, spec.options.get("pair"))]
 
 
 def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list[Panel]:
@@ -381,25 +376,24 @@ def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list
         return []
     base = BASELINE if BASELINE in methods else methods[0]
     chosen = looks(methods)
-    places = np.arange(len(levels))
 
     def differences(pairs: Sequence[tuple[str, str]]) -> Callable[[Axes], None]:
         def paint(axes: Axes) -> None:
             axes.axhline(0, color=MUTED, lw=1.2)
             for index, (method, other) in enumerate(pairs):
                 found = [study.compare(method, other, metric, level) for level in levels]
-                beside = places + min(0.11, 0.7 / len(pairs)) * (index - (len(pairs) - 1) / 2)
-                _gains(axes, beside, found, chosen[method], label(method))
+                shift = min(0.11, 0.7 / len(pairs)) * (index - (len(pairs) - 1) / 2)
+                _gains(axes, np.arange(len(levels)) + shift, found, chosen[method], label(method))
             _level_axis(axes, levels, about.level)
             axes.set_ylabel(f"difference in {about.title}")
 
         return paint
 
-    panels = [Panel(about.title, _means(study, metric, chosen), f"{about.title} of {len(methods)} methods.", 3)]
+    panels = [Panel(about.title, _means(study, metric, chosen), f"{about.title} of {len(methods)} methods.")]
     others = [(method, base) for method in methods if method != base]
     if others:
         alt = f"Paired differences from {label(base)} with intervals."
-        panels.append(Panel(f"Difference from {label(base)}", differences(others), alt, 3))
+        panels.append(Panel(f"Difference from {label(base)}", differences(others), alt))
     if pair and set(pair) <= set(methods):
         first, second = pair
         title = f"{label(first)} less {label(second)}, own scale"
@@ -409,24 +403,20 @@ def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list
 
 def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) -> Drawing | None:
     """Draw a metric of several subjects, one panel each on a shared scale; None for fewer than two."""
-    shown = [(name, study.largest_sample(metric)) for name, study in named if study.has(metric)]
+    shown = [(name, study.largest_sample(metric)) for name, study in named if study.scores(metric)]
     if len(shown) < 2:
         return None
-    values = np.concatenate([study.of(metric)["value"].to_numpy(float) for _, study in shown])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return None
-    margin = 0.04 * (np.ptp(values) or 0.1)
+    values = [own["value"].astype(float) for _, study in shown for own in study.scores(metric).values()]
+    low, high = min(own.min() for own in values), max(own.max() for own in values)
+    margin = 0.04 * ((high - low) or 0.1)
     chosen = looks(dict.fromkeys(method for _, study in shown for method in study.methods_with(metric)))
 
     def panel(name: str, study: Study) -> Panel:
-        paint = _means(study, metric, chosen)
+        def paint(axes: Axes) -> None:
+            _means(study, metric, chosen)(axes)
+            axes.set_ylim(low - margin, high + margin)
 
-        def limited(axes: Axes) -> None:
-            paint(axes)
-            axes.set_ylim(values.min() - margin, values.max() + margin)
-
-        return Panel(name, limited, f"{spec.title} of {name}.", 3)
+        return Panel(name, paint, f"{spec.title} of {name}.")
 
     return Drawing(
         f"{spec.name}_side_by_side",
@@ -446,21 +436,20 @@ def _means(study: Study, metric: str, chosen: dict[str, Look]) -> Callable[[Axes
             own = rows[rows["method"] == method]
             color, marker, dash = chosen[method]
             means = own.groupby("level")["value"].mean().reindex(levels)
-            trials = [place[level] for level in own["level"]]
             axes.plot(range(len(levels)), means, dash, color=color, marker=marker, label=_name(label(method)))
-            axes.plot(trials, own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
+            axes.plot(own["level"].map(place), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
         _level_axis(axes, levels, about.level)
         axes.set_ylabel(about.title)
 
     return paint
 
 
-def sweep(study: Study, spec: Figure) -> Drawing | None:
+def sweep(study: Study, spec: Figure) -> list[Panel]:
     """Draw metrics against the swept setting, with the values of the paper where it prints them."""
     axis, paper = study.record.axis, study.record.paper
     values = study.settings
     if axis is None or len(values) < 2:
-        return None
+        return []
     base = axis.base if axis.base in values else values[0]
     printed = paper.get("value", [])
     paper_look: dict[str, Any] = {"color": INK, "ls": ":", "marker": "D", "lw": 1, "mfc": "white", "label": "the paper"}
@@ -474,9 +463,9 @@ def sweep(study: Study, spec: Figure) -> Drawing | None:
             for method, (color, marker, dash) in looks(study.methods_with(metric)).items():
                 mean = rows[rows["method"] == method].groupby("setting")["value"].mean().reindex(values)
                 axes.plot(values, mean, dash, color=color, marker=marker, label=_name(label(method)))
-            axes.set(xlabel=axis.label, ylabel=about.title)
+            axes.set(xlabel=axis.label, ylabel=about.title, xticks=values)
 
-        return Panel(about.title, paint, f"Mean {about.title} for each {axis.label}.", 3)
+        return Panel(about.title, paint, f"Mean {about.title} for each {axis.label}.")
 
     def differences(metric: str) -> Panel:
         about = study.record.metric(metric)
@@ -488,10 +477,10 @@ def sweep(study: Study, spec: Figure) -> Drawing | None:
                 _gains(axes, values, found, look, label(method))
             if metric in paper and base in printed:
                 axes.plot(printed, np.array(paper[metric]) - paper[metric][printed.index(base)], **paper_look)
-            axes.set(xlabel=axis.label, ylabel=f"difference in {about.title}")
+            axes.set(xlabel=axis.label, ylabel=f"difference in {about.title}", xticks=values)
 
         title = f"{about.title}: difference from {axis.label} = {base:g}"
-        return Panel(title, paint, f"Paired differences in {about.title} for each {axis.label}.", 3)
+        return Panel(title, paint, f"Paired differences in {about.title} for each {axis.label}.")
 
     def fraction(axes: Axes) -> None:
         own = study.rows[study.rows["method"] == study.methods[-1]]  # the rank does not depend on the weights
@@ -503,20 +492,20 @@ def sweep(study: Study, spec: Figure) -> Drawing | None:
         if set(ratio) <= set(paper):
             axes.plot(printed, np.array(paper[ratio[0]]) / paper[ratio[1]], **paper_look)
         axes.plot(values, values, color=FAINT, lw=1, label=f"r = {axis.label} d")
-        axes.set(xlabel=axis.label, ylabel="r / d", ylim=(0, None))
+        axes.set(xlabel=axis.label, ylabel="r / d", ylim=(0, None), xticks=values)
 
     measured = [metric for metric in spec.metrics if study.has(metric)]
     panels = [means(measured[0])] if len(measured) == 1 and not ratio else []
     panels += [differences(metric) for metric in measured]
     if ratio and all(map(study.has, ratio)):
-        panels.append(Panel("Median rank over median dimension", fraction, "Rank over dimension at each value.", 3))
-    return Drawing(spec.name, spec.title, spec.caption, panels) if panels else None
+        panels.append(Panel("Median rank over median dimension", fraction, "Rank over dimension at each value."))
+    return panels
 
 
-def tuning(study: Study, spec: Figure) -> Drawing | None:
+def tuning(study: Study, spec: Figure) -> list[Panel]:
     """Draw the accuracy over bandwidths that labels could tune, and that of rules that see no labels."""
     if not study.has("regret"):
-        return None
+        return []
     rows = study.of("loo")
     means = rows.groupby("method")["value"].mean()
     lines = ((RED, "-"), (GREEN, "-."), (BLUE, ":"), (ORANGE, "--"))
@@ -531,24 +520,18 @@ def tuning(study: Study, spec: Figure) -> Drawing | None:
                 tuned = rows[rows["method"] == f"tuned_{scope}_{kind}"].groupby("scale")["value"].mean()
                 axes.plot(tuned.index, tuned, color=color, marker=marker, ms=4, label=text)
             for rule, (color, dash) in rules.items():
-                method = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}[kind] if rule == "spectral" else f"{rule}_{kind}"
+                method = SPECTRAL[kind] if rule == "spectral" else f"{rule}_{kind}"
                 if method in means:
                     axes.axhline(means[method], color=color, ls=dash, lw=1.6, label=rule.replace("_", " "))
             axes.set(xscale="log", xlabel="bandwidth scale c", ylabel="LOO")
             _ticks(axes, [0.2, 0.5, 1, 2])
 
-        title = "NNK weights" if kind == "nnk" else "Gaussian weights"
-        return Panel(title, paint, f"LOO against the bandwidth scale with {kind} weights.", 2)
+        return Panel(f"{WEIGHTS[kind]} weights", paint, f"LOO against the bandwidth scale with {kind} weights.")
 
-    return Drawing(
-        spec.name,
-        spec.title,
-        spec.caption,
-        [panel(kind) for kind in ("gaussian", "nnk") if f"tuned_local_{kind}" in means],
-    )
+    return [panel(kind) for kind in SPECTRAL if f"tuned_local_{kind}" in means]
 
 
-RENDERERS: dict[str, Callable[[Study, Figure], Drawing | None]] = {
+RENDERERS: dict[str, Callable[[Study, Figure], list[Panel]]] = {
     "levels": levels,
     "sweep": sweep,
     "regimes": regimes,
@@ -560,15 +543,15 @@ RENDERERS: dict[str, Callable[[Study, Figure], Drawing | None]] = {
 def draw_figures(study: Study) -> list[Drawing]:
     """Return the figures that the record of a study asks for, and generic ones of metrics that nobody describes."""
     record = study.record
-    specs = list(record.figures)
-    named = {metric for spec in record.figures for metric in spec.metrics}
-    named |= {metric for spec in record.tables for metric in spec.metrics}
-    about = [record.metric(metric) for metric in study.generic_metrics(named)]
-    specs += [Figure("levels", metric.name, metric.title, metric.description, (metric.name,)) for metric in about]
-    drawn = [RENDERERS.get(spec.kind, levels)(study, spec) for spec in specs]
+    generic = [record.metric(metric) for metric in study.generic_metrics()]
+    specs = [*record.figures, *(Figure("levels", m.name, m.title, m.description, (m.name,)) for m in generic)]
+    drawn = [Drawing(s.name, s.title, s.caption, RENDERERS.get(s.kind, levels)(study, s)) for s in specs]
     if study.sweep is not None:
         drawn.append(draw_sweep(study.sweep, f"{record.name}_sweep"))
-    return [drawing for drawing in drawn if drawing is not None]
+    return [drawing for drawing in drawn if drawing.panels]
+
+
+# Sweeps of any settings
 
 
 def draw_sweep(found: Sweep, name: str) -> Drawing:
@@ -576,50 +559,46 @@ def draw_sweep(found: Sweep, name: str) -> Drawing:
     axes_names, title = list(found.axes), found.metric.title
     if len(axes_names) == 1:
         panels = [_sweep_curve(found, axes_names[0])]
-        caption = "Means with 95% intervals over trials."
+        caption = "Means with 95% intervals."
     else:
         method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
-        best, panels = found.best(method), []
-        own = found.frame[found.frame["method"] == method].groupby(axes_names, dropna=False)["value"].mean()
-        span = float(own.min()), float(own.max())
-        for row, column in combinations(axes_names[:MAX_HEATMAP_AXES], 2):
-            others = [axis for axis in axes_names if axis not in (row, column)]
-            fixed = [{axis: chosen[axis] for axis in others} for chosen in (found.axes, best)]
-            kinds = ("paper", "best") if fixed[0] != fixed[1] else ("",)
-            for settings, kind in zip(fixed, kinds, strict=False):
-                rows = found.at(settings)
-                rows = rows[rows["method"] == method]
-                if len(rows[[row, column]].drop_duplicates()) > 1:
-                    words = [f"{axis} = {_short(value)}" for axis, value in settings.items()]
-                    fixed_text = ", ".join(words) + (f" ({kind})" if kind else "")
-                    panels.append(_heatmap(rows, row, column, title, fixed_text, span))
-        caption = f"Means of {label(method)} over trials" + (
-            ", with the other settings at the values nearest to the paper and at the best ones. All panels share one "
-            "colour scale."
-            if len(axes_names) > 2
-            else "."
-        )
+        panels = _heatmaps(found, method)
+        caption = f"Means of {label(method)} over trials."
+        if len(axes_names) > 2:
+            caption += " Other settings are at the values nearest to the paper, and at the best ones; one colour scale."
     return Drawing(name, f"{title} by {listed(axes_names)}", caption, panels)
 
 
 def _sweep_curve(found: Sweep, axis: str) -> Panel:
     values = found.values(axis)
-    numbers = all(map(is_number, values))
-    places = dict(zip(values, values if numbers else range(len(values)), strict=True))
+    places = dict(zip(values, values if all(map(is_number, values)) else range(len(values)), strict=True))
 
     def paint(axes: Axes) -> None:
-        for method, (color, marker, dash) in looks(found.methods).items():
-            own = found.frame[found.frame["method"] == method]
-            known = [value for value in values if (own[axis] == value).any()]
-            trials = [own[own[axis] == value]["value"].to_numpy(float) for value in known]
-            intervals = [compare(own_trials, np.zeros(len(own_trials))) for own_trials in trials]
-            x = [places[value] for value in known]
-            axes.plot(x, [c.difference for c in intervals], dash, color=color, lw=1)
-            _whiskers(axes, x, intervals, color, marker, label(method))
+        for method, look in looks(found.methods).items():
+            means = [found.mean(method, {axis: value}) for value in values]
+            _gains(axes, list(places.values()), means, look, label(method))
         axes.set_xticks(list(places.values()), [_short(value) for value in values])
         axes.set(xlabel=axis, ylabel=found.metric.title)
 
-    return Panel(found.metric.title, paint, f"{found.metric.title} for each {axis}.", 3)
+    return Panel(found.metric.title, paint, f"{found.metric.title} for each {axis}.")
+
+
+def _heatmaps(found: Sweep, method: str) -> list[Panel]:
+    """Return a heatmap for each pair of settings, with the others at the values of the paper and at the best ones."""
+    means = found.frame[found.frame["method"] == method].groupby(list(found.axes), dropna=False)["value"].mean()
+    span = float(means.min()), float(means.max())
+    best, panels = found.best(method), []
+    for row, column in combinations(list(found.axes)[:MAX_HEATMAP_AXES], 2):
+        others = [axis for axis in found.axes if axis not in (row, column)]
+        fixed = [{axis: chosen[axis] for axis in others} for chosen in (found.axes, best)]
+        kinds = (" (paper)", " (best)") if fixed[0] != fixed[1] else ("",)
+        for settings, kind in zip(fixed, kinds, strict=False):
+            rows = found.at(settings)
+            rows = rows[rows["method"] == method]
+            if len(rows[[row, column]].drop_duplicates()) > 1:
+                text = ", ".join(f"{axis} = {_short(value)}" for axis, value in settings.items())
+                panels.append(_heatmap(rows, row, column, found.metric.title, text + kind, span))
+    return panels
 
 
 def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, fixed: str, span: tuple[float, float]) -> Panel:
@@ -669,10 +648,10 @@ def _level_axis(axes: Axes, levels: Sequence[float], unit: str) -> None:
     axes.set_xlabel(unit)
 
 
-def _ticks(axes: Axes, values: Sequence[float], within: bool = False) -> None:
-    """Label a logarithmic axis at given numbers; `within` drops those outside the data."""
+def _ticks(axes: Axes, values: Sequence[float]) -> None:
+    """Label a logarithmic axis at those of some numbers that the data span."""
     low, high = axes.get_xlim()
-    values = [value for value in values if not within or low <= value <= high]
+    values = [value for value in values if low <= value <= high]
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.set_xticks([], minor=True)
 

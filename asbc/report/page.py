@@ -14,7 +14,7 @@ from asbc.evaluate.comparison import Comparison, Gap
 from asbc.report.answers import Answer, Caveat, answer, caveats, recipe
 from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
 from asbc.report.evidence import Evidence, Subject, subject_name
-from asbc.report.figures import Drawing, draw_figures, panel_svg, side_by_side
+from asbc.report.figures import Drawing, draw_figures, figure_svgs, side_by_side
 from asbc.report.study import BASELINE, FEWEST_TRIALS, Study
 from asbc.report.style import full_label, label, level_name, level_order, listed
 from asbc.report.tables import FilledTable, fill_tables
@@ -164,7 +164,7 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         all_claims=_all_claims,
         column_spans=_column_spans,
         whisker=whisker,
-        panel_svg=lambda panel, columns: panel_svg(panel, columns, f"panel {next(numbers)}"),
+        svgs=lambda drawing: figure_svgs(drawing, f"figure {next(numbers)}"),
         is_comparison=lambda cell: isinstance(cell, Comparison),
         without_labels=listed([r.heading for r in EXPERIMENTS.values() if r.needs_labels and r.suggested]),
         baseline=BASELINE,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,31 +23,14 @@ PLACE = ["samples", "level", "trial"]  # what two methods must share to be a pai
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run's folder.
-
-    Attributes
-    ----------
-    id : str
-    path : Path
-    status : dict
-        Contents of `status.json`.
-    settings : dict
-        The resolved config.
-    rows : DataFrame or None
-        The results so far; None if there are none yet.
-    text : str
-        The resolved config as YAML.
-    record : Experiment
-        The record in the folder.
-    """
+    """One run's folder."""
 
     id: str
-    path: Path
-    status: dict[str, Any]
-    settings: dict[str, Any]
-    rows: pd.DataFrame | None
-    text: str = ""
-    record: Experiment = field(default_factory=lambda: Experiment("unknown"))
+    status: dict[str, Any]  # `status.json`
+    settings: dict[str, Any]  # the resolved config
+    rows: pd.DataFrame | None  # the results so far; None if there are none yet
+    text: str  # the resolved config as YAML
+    record: Experiment
 
     @property
     def experiment(self) -> str:
@@ -77,12 +59,15 @@ class Sweep:
     axes : dict of str to Any
         The settings that differ, by their short names, and the value of each in the run nearest to the paper.
     frame : DataFrame
-        One row per run, method and trial: the settings, `method`, `trial` and `value`, at the largest samples.
+        One row per run and score, at the largest samples: the settings, `method`, `level`, `trial` and `value`.
+    bootstrap : Bootstrap
+        Random draws that all intervals of a report share.
     """
 
     metric: Metric
     axes: dict[str, Any]
     frame: pd.DataFrame
+    bootstrap: Bootstrap
 
     @property
     def methods(self) -> list[str]:
@@ -105,6 +90,12 @@ class Sweep:
         means = self.frame[self.frame["method"] == method].groupby(list(self.axes), dropna=False)["value"].mean()
         best = means.idxmin() if self.metric.higher_is_better is False else means.idxmax()
         return dict(zip(self.axes, best if isinstance(best, tuple) else (best,), strict=True))
+
+    def mean(self, method: str, settings: Mapping[str, Any]) -> Comparison | None:
+        """Return the mean of a method at some settings and its interval, as a difference from zero."""
+        rows = self.at(settings)
+        rows = rows[rows["method"] == method]
+        return compare_number(rows, 0.0, self.bootstrap)
 
 
 def is_number(value: Any) -> bool:
@@ -188,18 +179,19 @@ class Study:
     def _part(self, rows: pd.DataFrame) -> Study:
         return Study(self.record, rows, self.runs, self.others, self.bootstrap)
 
-    def generic_metrics(self, named: Collection[str]) -> list[str]:
-        """Return the metrics that need a generic figure or table: those that nobody describes.
+    def generic_metrics(self) -> list[str]:
+        """Return the metrics that need a generic figure or table: those that no record describes.
 
         A record without figures and tables of its own also gets them for the metrics that measure a task.
         """
-        bare = not self.record.figures and not self.record.tables
+        shown = (*self.record.figures, *self.record.tables)
+        named = {metric for spec in shown for metric in spec.metrics}
 
         def wanted(metric: str) -> bool:
-            return metric not in METRICS or (bare and (metric in self.record.headline or bool(METRICS[metric].task)))
+            own = metric in self.record.headline or metric not in METRICS or bool(METRICS[metric].task)
+            return metric not in named and own and (metric not in METRICS or not shown)
 
-        found = [metric for metric in self.rows["metric"].unique().tolist() if metric not in named and wanted(metric)]
-        return [metric for metric in found if self.scores(metric)]
+        return [metric for metric in self.rows["metric"].unique().tolist() if wanted(metric) and self.scores(metric)]
 
     # Comparisons. Each is computed once; claims, tables and figures share it.
 
@@ -235,12 +227,8 @@ class Study:
         return self._pair((first, second), scores.get(first), scores.get(second))
 
     def compare_number(self, rows: pd.DataFrame, number: float) -> Comparison | None:
-        """Compare the values of some rows, one per trial, with a number; None if no value is finite."""
-        rows = rows[np.isfinite(rows["value"].astype(float))]
-        if rows.empty:
-            return None
-        values = rows["value"].to_numpy(float)
-        return compare(values, np.full(len(values), number), trial=rows["trial"].to_numpy(), bootstrap=self.bootstrap)
+        """Compare the values of some rows with a number; None if no value is finite."""
+        return compare_number(rows, number, self.bootstrap)
 
     def regret(self, method: str) -> Comparison | None:
         """Compare the best bandwidth that tuning with labels finds in each trial with the one a method chose."""
@@ -307,3 +295,21 @@ def _scores(rows: pd.DataFrame, by: str) -> dict[Any, pd.DataFrame]:
     columns = [*PLACE, "value", *(name for name in ("scored", "right") if name in rows)]
     found = {name: own[columns].set_index(PLACE) for name, own in rows.groupby(by, sort=False)}
     return {name: own for name, own in found.items() if not own.index.has_duplicates}
+
+
+def compare_number(rows: pd.DataFrame, number: float, bootstrap: Bootstrap) -> Comparison | None:
+    """Compare the finite values of some rows with a number; None if there are none."""
+    rows = rows[np.isfinite(rows["value"].astype(float))]
+    if rows.empty:
+        return None
+    values = rows["value"].to_numpy(float)
+    packed = packed_hits(rows) if number == 0 else None
+    hits = None if packed is None else unpack_hits(packed)
+    return compare(
+        values,
+        np.full(len(values), number),
+        trial=rows["trial"].to_numpy(),
+        hits_a=hits,
+        hits_b=None if hits is None else np.minimum(hits, 0),
+        bootstrap=bootstrap,
+    )

@@ -33,7 +33,8 @@ NAMES = {
     "levina_bickel": "Levina–Bickel",
     "two_nn": "TwoNN",
 }
-WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK"}
+WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + Gaussian"}
+SPECTRAL = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}  # the spectral rule with each kind of weights
 
 
 class Look(NamedTuple):
@@ -97,7 +98,7 @@ def label(method: str) -> str:
         return title
     if method in NAMES:
         return NAMES[method]
-    for kind in WEIGHTS:
+    for kind in SPECTRAL:
         if method.endswith(f"_{kind}"):
             return method[: -len(kind) - 1].replace("_", " ")
     return method.replace("_", " ").strip() or method
@@ -106,7 +107,7 @@ def label(method: str) -> str:
 def full_label(method: str) -> str:
     """Return a method's name with its kind of weights, for lists of several kinds: "self tuning (NNK)"."""
     known = {*NAMES, *OWN_TITLES.get()}
-    kind = next((kind for kind in WEIGHTS if method.endswith(f"_{kind}") and method not in known), None)
+    kind = next((kind for kind in SPECTRAL if method.endswith(f"_{kind}") and method not in known), None)
     if method == "knn_fixed":
         kind = "gaussian"
     return f"{label(method)} ({WEIGHTS[kind]})" if kind else label(method)
@@ -176,8 +177,8 @@ def style(font_size: float = 10) -> Iterator[None]:
         "ytick.labelcolor": INK,
         "xtick.labelsize": 0.9 * font_size,
         "ytick.labelsize": 0.9 * font_size,
-        "lines.linewidth": 1.8,
-        "lines.markersize": 5.5,
+        "lines.linewidth": 0.17 * font_size,
+        "lines.markersize": 0.53 * font_size,
         "legend.frameon": False,
         "legend.fontsize": 0.9 * font_size,
         "figure.facecolor": "white",

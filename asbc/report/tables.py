@@ -12,15 +12,13 @@ import numpy as np
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.metrics import PER_SAMPLE, Metric
 from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
-from asbc.report.style import label, level_name
+from asbc.report.style import SPECTRAL, WEIGHTS, label, level_name
 from asbc.runs.record import Table
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 Cell = str | Comparison | None
-WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + Gaussian"}
-SPECTRAL = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}  # the spectral rule with each kind of weights
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,7 @@ def fill_tables(study: Study) -> list[FilledTable]:
     """Return the tables that the record of a study asks for, and generic ones of metrics that it does not name."""
     record = study.record
     specs = list(record.tables)
-    named = {metric for spec in record.figures for metric in spec.metrics}
-    named |= {metric for spec in record.tables for metric in spec.metrics}
-    generic = study.generic_metrics(named)
+    generic = study.generic_metrics()
     scored = [metric for metric in generic if record.metric(metric).task or "right" in study.of(metric).dropna(axis=1)]
     for metric in scored:
         unit = record.metric(metric).level

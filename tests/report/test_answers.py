@@ -15,6 +15,7 @@ from asbc.report.answers import answer, caveats, recipe
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.study import StoredRun
+from asbc.runs.record import find_record
 from tests.report.small import rows_of, write_run
 
 METHODS = sorted([*(path.stem for path in (conf_dir() / "method").glob("*.yaml")), *composed_methods()])
@@ -94,14 +95,14 @@ def test_a_sweep_gives_no_answer(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds, tmp_path):
+def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds):
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose("config", overrides=[f"method=[{method}]", "k_cand=15", "graph.k_min=4"])
     X = clouds[0][::4]
     sample = Sample(
         asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
     )
-    record = StoredRun("id", tmp_path, {}, OmegaConf.to_container(cfg, resolve=True), None)
+    record = StoredRun("id", {}, OmegaConf.to_container(cfg, resolve=True), None, "", find_record("loo"))
     names = {"X": X}
     exec(recipe(record, method), names)
     wanted = sample.graph(instantiate(cfg.methods[method]))
@@ -109,8 +110,8 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds, t
     assert np.allclose(names["A"].data, wanted.data, rtol=1e-9)
 
 
-def test_settings_that_do_not_say_how_give_no_line(tmp_path):
-    assert recipe(StoredRun("id", tmp_path, {}, {}, None), "knn") is None
+def test_settings_that_do_not_say_how_give_no_line():
+    assert recipe(StoredRun("id", {}, {}, None, "", find_record("loo")), "knn") is None
     odd = {"methods": {"mine": {"_target_": "asbc.evaluate.Method", "weights": {"_target_": "nowhere.at_all"}}}}
     odd["neighbors"] = {"_target_": "asbc.search_neighbors", "k": 30, "metric": "cosine"}
-    assert recipe(StoredRun("id", tmp_path, {}, odd, None), "mine") is None
+    assert recipe(StoredRun("id", {}, odd, None, "", find_record("loo")), "mine") is None

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.image import imread
 
 from asbc.report.evidence import read_evidence
-from asbc.report.figures import WIDTHS, draw, draw_figures, panel_svg, save_print, save_svg
+from asbc.report.figures import WIDTHS, draw, draw_figures, figure_svgs, panel_svg, save_print, save_svg
 from asbc.report.style import LOOKS, label, looks, own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment
@@ -37,11 +37,28 @@ def test_files_for_print_have_the_width_of_a_column_at_300_dpi(subject, tmp_path
     assert first[1].read_bytes().startswith(b"%PDF")
 
 
+def test_several_panels_have_one_legend_and_no_title_is_cut(subject, tmp_path):
+    (drawing,) = draw_figures(subject.studies["loo"])
+    for columns, size in ((3, (2.4, 2.2)), (1, (3.5, 2.6))):
+        canvas = draw(drawing.panels, columns, size, font_size=8)
+        canvas.draw_without_rendering()
+        (legend,) = canvas.legends
+        names = [text.get_text() for text in legend.get_texts()]
+        assert len(names) == len(set(names)) == 6 and all(axes.get_legend() is None for axes in canvas.axes)
+        assert all(axes._left_title.get_window_extent().x1 <= canvas.bbox.x1 for axes in canvas.axes)
+        assert legend.get_window_extent().x0 >= 0 and legend.get_window_extent().x1 <= canvas.bbox.x1
+    parts = figure_svgs(drawing, "salt")
+    assert len(parts) == len(drawing.panels) + 1 and all(">NNK-σ-α<" not in part for part in parts[:-1])
+    assert all(f">{name}<" in parts[-1] for name in names)
+
+
 def test_svg_is_the_same_each_time_and_refers_to_nothing_else(subject, tmp_path):
     (drawing,) = draw_figures(subject.studies["alignment"])
     assert save_svg(drawing, tmp_path).read_text().startswith("<?xml")
-    text = panel_svg(drawing.panels[0])
-    assert text == panel_svg(drawing.panels[0]) and text.startswith('<svg role="img" aria-label="Effective rank')
+    text = panel_svg(drawing.panels[0], (5, 4))
+    assert text == panel_svg(drawing.panels[0], (5, 4)) and text.startswith(
+        '<svg role="img" aria-label="Rank of each node'
+    )
     assert "http" not in text and "<g id" not in text and "dimMST of the node" in text
 
 
@@ -78,9 +95,9 @@ def test_a_metric_that_nobody_describes_gets_a_figure(tmp_path):
 
 def test_matplotlib_settings_of_the_user_have_no_effect_and_are_kept(subject):
     (drawing,) = draw_figures(subject.studies["regimes"])
-    plain = panel_svg(drawing.panels[0])
+    plain = panel_svg(drawing.panels[0], (5, 4))
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        assert panel_svg(drawing.panels[0]) == plain
+        assert panel_svg(drawing.panels[0], (5, 4)) == plain
         assert mpl.rcParams["font.size"] == 30
 
 

@@ -1,14 +1,15 @@
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from asbc.report.claims import judge
 from asbc.report.command import main
-from asbc.report.evidence import read_evidence
 from asbc.report.page import GLOSSARY, glossary_markdown
 from asbc.runs.experiments import EXPERIMENTS
 
@@ -46,19 +47,35 @@ def test_the_glossary_is_what_its_script_writes():
     assert {"NNK", "LOO", "LP", "dimMST", "γ (gamma)", "α (alpha)", "σ (sigma)"} <= set(GLOSSARY)
 
 
-def test_the_table_is_what_its_script_writes(outputs, monkeypatch):
+@pytest.fixture
+def paper(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    spec = importlib.util.spec_from_file_location("readme_script", ROOT / "experiments" / "readme.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    (subject,) = read_evidence([outputs]).subjects
-    made = script.results(subject.studies["ablation"])
-    block = TEXT.partition(script.START)[2].partition(script.END)[0].strip().splitlines()
-    lines = made.markdown().splitlines()
+    return importlib.import_module("paper")
+
+
+def test_the_table_is_what_its_script_writes(subject, paper):
+    lines = paper.chain_table([subject]).markdown().splitlines()
+    block = TEXT.partition("<!-- results -->")[2].partition("<!-- end of results -->")[0].strip().splitlines()
     assert block[:2] == lines[:2]
     assert [line.split("|")[1] for line in block[2:8]] == [line.split("|")[1] for line in lines[2:]]
     for line in block[3:8]:
-        assert len(re.findall(r"[+-]\d\.\d{4} \[[+-]\d\.\d{4}, [+-]\d\.\d{4}\]", line)) == 2
+        assert len(re.findall(r"[+-]\d\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\]", line)) == 2
+
+
+def test_the_page_of_the_paper_has_every_claim_figure_and_encoder(subject, paper, tmp_path, monkeypatch):
+    monkeypatch.setattr(paper, "DOCS", tmp_path)
+    encoders = [replace(subject, encoder=name) for name in ("simclr", "mocov2")]
+    (first,) = paper.bundled()[:1]
+    card = paper.read_json(paper.DATA / paper.CIFAR100_CARD)
+    known = card | {"encoders": dict.fromkeys(("simclr", "mocov2"), card["encoders"][first])}
+    monkeypatch.setattr(paper, "read_json", lambda path: known)
+    text = paper.page(encoders)
+    assert {path.name for path in tmp_path.iterdir()} == set(re.findall(r"\]\((paper_\w+\.png)\)", text))
+    assert len(list(tmp_path.iterdir())) == 5 and text.count("<details>") == text.count("</details>")
+    for claim in judge(subject):
+        assert text.count(f"| {claim.text} |") + text.count(f"| beyond the paper: {claim.text} |") == 1
+    assert "SimCLR" in text and "0.88 to 0.91" in text and "0.43 to 0.63" in text and "0.607" in text
+    assert "nan" not in text
 
 
 def test_no_script_hides_a_module_of_pythons():
