@@ -17,21 +17,11 @@ from asbc.report.tables import interval
 
 @dataclass(frozen=True)
 class Answer:
-    """The best graph for one task.
-
-    Attributes
-    ----------
-    task : str
-    metric : Metric
-    place : str
-        Levels, samples and trials that it was measured at.
-    study : Study
-    ranking : Ranking
-    """
+    """The best graph for one task."""
 
     task: str
     metric: Metric
-    place: str
+    place: str  # levels, samples and trials that it was measured at
     study: Study
     ranking: Ranking
 

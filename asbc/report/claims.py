@@ -27,41 +27,17 @@ Result = tuple[str, str]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what the results say about it.
-
-    Attributes
-    ----------
-    text : str
-        The claim.
-    verdict : {"holds", "does not hold", "cannot tell", "not run"}
-    evidence : str
-        The numbers that the verdict rests on, or what is missing.
-    experiment : str
-        Where the evidence comes from.
-    of_paper : bool
-        False for a question that the project asks beyond the paper.
-    """
+    """A claim and what the results say about it."""
 
     text: str
-    verdict: str
-    evidence: str
-    experiment: str
-    of_paper: bool = True
+    verdict: str  # HOLDS, FAILS, UNKNOWN or NOT_RUN
+    evidence: str  # the numbers that it rests on, or what is missing
+    experiment: str  # where they come from
+    of_paper: bool = True  # False for a question that the project asks beyond the paper
 
 
 def judge(subject: Subject) -> list[Verdict]:
-    """Return the verdicts on all claims, those of the paper first.
-
-    Claims of experiments that were not run are among them, with the verdict "not run".
-
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    list of Verdict
-    """
+    """Return the verdicts on all claims, those of the paper first, and those of experiments that were not run."""
     claims: dict[tuple[str, str], Claim] = {}
     for name in dict.fromkeys([*EXPERIMENTS, *subject.studies]):
         record = subject.studies[name].record if name in subject.studies else EXPERIMENTS[name]
@@ -127,7 +103,7 @@ def _at_least(study: Study, claim: Claim) -> Result:
 def _closer(study: Study, claim: Claim) -> Result:
     """The rank follows one estimate more closely than another."""
     first, second = (tuple(claim.options[key]) for key in ("first", "second"))
-    found = study.compare_alignment(first, second)
+    found = study.compare(first, second, "spearman", by=("target", "estimator"))
     verdict, evidence = _judged(found)
     if found is not None:
         evidence += f" {label(second[1])}: {found.mean_b:.3f}."

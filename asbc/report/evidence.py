@@ -46,29 +46,14 @@ REQUIRED = {"dataset", "encoder", "method", "samples", "level", "trial", "metric
 
 @dataclass(frozen=True)
 class Subject:
-    """Embeddings that were studied: one data set seen by one encoder.
-
-    Attributes
-    ----------
-    dataset, encoder : str
-    studies : dict of Study
-        By experiment.
-    overrides : list of str
-        What was typed about these embeddings.
-    mark : str
-        Start of their fingerprint if other embeddings have the same name, else empty.
-    failed : dict of str
-        Errors of experiments that were tried and have no rows.
-    labeled : bool
-        Whether the embeddings have labels.
-    """
+    """Embeddings that were studied: one data set seen by one encoder."""
 
     dataset: str
     encoder: str
-    studies: dict[str, Study]
-    overrides: list[str]
-    mark: str = ""
-    failed: dict[str, str] = field(default_factory=dict)
+    studies: dict[str, Study]  # by experiment
+    overrides: list[str]  # what was typed about these embeddings
+    mark: str = ""  # start of their fingerprint, if other embeddings have the same name
+    failed: dict[str, str] = field(default_factory=dict)  # errors of experiments that have no rows
     labeled: bool = True
 
     @property
@@ -100,16 +85,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was found in some folders.
-
-    Attributes
-    ----------
-    subjects : list of Subject
-    runs : list of StoredRun
-        Oldest first.
-    skipped : dict of str
-        Folders of runs that cannot be read, and the reason.
-    """
+    """Everything that was found in some folders: subjects, runs (oldest first), and why folders were skipped."""
 
     subjects: list[Subject]
     runs: list[StoredRun]
@@ -170,7 +146,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
                 "or run an experiment first: asbc experiment=loo"
             )
         for path in paths:
-            run = _read_safely(path, skipped)
+            run = _read(path, skipped)
             if run is not None and (run.id not in found or (run.finished and not found[run.id].finished)):
                 found[run.id] = run
     stored = sorted(found.values(), key=lambda run: run.status.get("started", 0.0))
@@ -195,46 +171,27 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
                 for run in group
                 if run.status["state"] == "failed" and run.experiment not in studies
             }
-            subject = Subject(dataset, encoder, studies, overrides, failed=failed, labeled=_labeled(group))
-            subjects.append((subject, vectors))
+            labeled = any(run.status.get("labelled", True) for run in group)
+            subjects.append((Subject(dataset, encoder, studies, overrides, failed=failed, labeled=labeled), vectors))
     return Evidence(_distinct(subjects), stored, skipped)
 
 
-def _read_safely(path: Path, skipped: dict[str, str]) -> StoredRun | None:
+def _read(path: Path, skipped: dict[str, str]) -> StoredRun | None:
     """Read a run; one that cannot be read is named in `skipped`."""
     try:
-        return _read(path)
+        status, settings = read_status(path), read_settings(path)
+        has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
+        rows = collect(path, per_node=True) if has_rows else None
+        if rows is not None and rows.empty:
+            rows = None
+        if rows is not None and (missing := REQUIRED - set(rows.columns)):
+            raise ResultsError(f"the rows have no {', '.join(sorted(missing))}; `asbc` did not write them")
+        record = read_record(path, str(status.get("experiment", "unknown")))
+        return StoredRun(str(status.get("run_id", path.name)), status, settings, rows, settings_text(path), record)
     except (ResultsError, ValueError, OSError, RecursionError, MemoryError) as error:
         skipped[str(path)] = str(error).removeprefix(f"{path}: ")
         log.warning("%s: skipped (%s)", path, skipped[str(path)])
     return None
-
-
-def _read(path: Path) -> StoredRun:
-    status, settings = read_status(path), read_settings(path)
-    has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
-    rows = collect(path, per_node=True) if has_rows else None
-    if rows is not None and rows.empty:
-        rows = None
-    if rows is not None and REQUIRED - set(rows.columns):
-        missing = ", ".join(sorted(REQUIRED - set(rows.columns)))
-        raise ResultsError(f"{path}: the rows have no {missing}; `asbc` did not write them")
-    name = str(status.get("experiment", "unknown"))
-    run_id = str(status.get("run_id", path.name))
-    return StoredRun(run_id, status, settings, rows, settings_text(path), read_record(path, name))
-
-
-def _labeled(group: list[StoredRun]) -> bool:
-    """Whether there are labels: as the runs recorded it, or as their metrics and samples imply."""
-    recorded = [run.status["labelled"] for run in group if "labelled" in run.status]
-    if recorded:
-        return any(recorded)
-    return any(
-        (run.rows["samples"] != 0).any()
-        or any(run.record.metric(name).needs_labels for name in run.rows["metric"].unique())
-        for run in group
-        if run.rows is not None
-    )
 
 
 def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:

@@ -98,7 +98,7 @@ def draw(
     """
     with style(font_size):
         canvas = _draw_axes(panels, columns, size, font_size)
-        _add_legend(canvas, _legend_entries(canvas), "outside lower center")
+        _add_legend(canvas, _legend_entries(canvas.axes), "outside lower center")
     return canvas
 
 
@@ -116,13 +116,13 @@ def _draw_axes(panels: Sequence[Panel], columns: int, size: tuple[float, float],
     return canvas
 
 
-def _legend_entries(canvas: Canvas) -> dict[str, Any]:
+def _legend_entries(panels: Sequence[Axes]) -> dict[str, Any]:
     """Return the artists of a legend for all panels without their own, one for each name."""
-    entries = {}
-    for axes in canvas.axes:
+    entries: dict[str, Any] = {}
+    for axes in panels:
         if axes.get_legend() is None:
-            handles, names = axes.get_legend_handles_labels()
-            entries = dict(zip(names, handles, strict=True)) | entries
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                entries.setdefault(name, handle)
     return entries
 
 
@@ -145,14 +145,14 @@ def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
     """
     from matplotlib.figure import Figure as Canvas
 
-    entries: dict[str, Any] = {}
+    drawn: list[Axes] = []
     parts = []
     with style():
         for number, panel in enumerate(drawing.panels):
             canvas = _draw_axes([panel], 1, (3.9, 3.1) if drawing.columns == 3 else (5.0, 3.5))
-            entries = _legend_entries(canvas) | entries
+            drawn += canvas.axes
             parts.append(_element(canvas, panel.alt, f"{salt} {number}"))
-        if entries:
+        if entries := _legend_entries(drawn):
             canvas = Canvas(figsize=(5.0, 0.2))
             _add_legend(canvas, entries, "upper left")
             _, _, width, height = canvas.legends[0].get_window_extent().bounds
@@ -182,7 +182,6 @@ def _element(canvas: Canvas, alt: str, salt: str) -> str:
     text = re.sub(r"^.*?(?=<svg)", "", text, flags=re.S)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
     text = re.sub(r'<g id="(?!keep-)[^"]*"', "<g", text)  # nothing refers to these, and they are not unique on a page
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
     text = re.sub(r"\n\s*", "\n", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)

@@ -23,8 +23,12 @@ from asbc.runs.experiments import EXPERIMENTS
 GENERATOR = "asbc-report"
 PAPER = "Geometry-Aware Graph Construction via Adaptive Spectral Bandwidth Control"
 CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open", NOT_RUN: "idle"}
-PLURALS = {HOLDS: "hold", FAILS: "do not hold", UNKNOWN: "cannot be decided", NOT_RUN: "were not run"}
-SINGULARS = {HOLDS: "holds", FAILS: "does not hold", UNKNOWN: "cannot be decided", NOT_RUN: "was not run"}
+COUNTED = {  # in sentences, of one and of several claims
+    HOLDS: ("holds", "hold"),
+    FAILS: ("does not hold", "do not hold"),
+    UNKNOWN: ("cannot be decided", "cannot be decided"),
+    NOT_RUN: ("was not run", "were not run"),
+}
 
 GLOSSARY = {
     "kNN": "The plain graph: each node is joined to its k nearest neighbours with equal weights.",
@@ -65,19 +69,7 @@ def glossary_markdown() -> str:
 
 @dataclass(frozen=True)
 class SubjectReport:
-    """Everything that there is to say about one subject.
-
-    Attributes
-    ----------
-    subject : Subject
-    answers : list of Answer
-    caveats : list of Caveat
-    verdicts : list of Verdict
-    drawings : dict of lists of Drawing
-        By experiment.
-    tables : dict of lists of FilledTable
-        By experiment.
-    """
+    """Everything that there is to say about one subject; drawings and tables by experiment."""
 
     subject: Subject
     answers: list[Answer]
@@ -110,16 +102,7 @@ def draw_together(reports: Sequence[SubjectReport]) -> list[Drawing]:
 
 
 def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Sequence[Drawing] = ()) -> str:
-    """Return the page as HTML. The same results give the same text.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    reports : sequence of SubjectReport
-        One per subject.
-    together : sequence of Drawing, default=()
-        Figures of all subjects together.
-    """
+    """Return the page as HTML, with the figures of all subjects together. The same results give the same text."""
     from jinja2 import Environment
 
     here = files("asbc.report")
@@ -195,15 +178,12 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     elif len(reports) == 1:
         first = f"On {names} the recommended graph{'s are' if len(parts) > 1 else ' is'} {listed(parts)}."
     else:
-        counts = listed([f"{full_label(method)} ({times})" for method, times in wins.most_common()])
-        first = f"On {names}, {len(parts)} comparisons of graphs on a task recommend: {counts}."
-    tally = Counter(one.verdict for report in reports for one in report.verdicts if one.of_paper)
-    verdicts = [
-        f"{tally[v]} {(PLURALS if tally[v] != 1 else SINGULARS)[v]}"
-        for v in (HOLDS, FAILS, UNKNOWN, NOT_RUN)
-        if tally[v]
-    ]
-    return [_minus(first), f"Of {sum(tally.values())} tests of the paper's claims, {listed(verdicts)}."]
+        (best, times), *others = ((full_label(method), times) for method, times in wins.most_common())
+        first = f"On {names}, {best} is the recommended graph in {times} of {len(parts)} comparisons"
+        first += f" ({listed([f'{name} in {count}' for name, count in others])})." if others else "."
+    counted = _tally([one for report in reports for one in report.verdicts])
+    tests = sum(one.of_paper for report in reports for one in report.verdicts)
+    return [_minus(first), f"Of {tests} tests of the paper's claims, {listed([text for _, text in counted])}."]
 
 
 def heading(subject: Subject, experiment: str) -> str:
@@ -246,25 +226,23 @@ def _rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
 
 
 def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
+    """Return how many claims of the paper have each verdict: its class, and the text."""
     counts = Counter(one.verdict for one in verdicts if one.of_paper)
     return [
-        (CLASSES[verdict], f"{counts[verdict]} {plural if counts[verdict] != 1 else SINGULARS[verdict]}")
-        for verdict, plural in PLURALS.items()
+        (CLASSES[verdict], f"{counts[verdict]} {words[counts[verdict] > 1]}")
+        for verdict, words in COUNTED.items()
         if counts[verdict]
     ]
 
 
-def _verdict_evidence(subject: Subject, one: Verdict) -> tuple[str, str]:
-    """Return the evidence of a verdict and a command to type, either of which may be empty."""
-    if one.verdict != NOT_RUN:
-        return one.evidence, ""
-    if one.experiment in subject.failed:
-        return f"The run failed: {subject.failed[one.experiment]}", ""
-    if not subject.labeled and one.experiment in EXPERIMENTS and EXPERIMENTS[one.experiment].needs_labels:
-        return "Needs labels, and there are none.", ""
-    if one.experiment in subject.missing:
-        return "Not run yet:", subject.command(one.experiment)
-    return one.evidence, ""
+def _verdict_evidence(subject: Subject, one: Verdict) -> str:
+    """Return the evidence of a verdict, or why there is none."""
+    if one.verdict == NOT_RUN and one.experiment in subject.failed:
+        return f"The run failed: {subject.failed[one.experiment]}"
+    record = EXPERIMENTS.get(one.experiment)
+    if one.verdict == NOT_RUN and not subject.labeled and record and record.needs_labels:
+        return "Needs labels, and there are none."
+    return one.evidence
 
 
 def _unfinished(study: Study) -> str:
@@ -321,10 +299,10 @@ def _all_methods(reports: Sequence[SubjectReport], task: str) -> dict[str, Any]:
 
 
 def _all_claims(reports: Sequence[SubjectReport]) -> list[tuple[str, list[Verdict | None]]]:
-    """Return every claim with the verdict of each subject."""
-    found = [{one.text: one for one in report.verdicts} for report in reports]
-    texts = dict.fromkeys(text for own in found for text in own)
-    return [(text, [own.get(text) for own in found]) for text in texts]
+    """Return every claim that was tested on any subject, with the verdict of each."""
+    found = [{one.text: one for one in report.verdicts if one.verdict != NOT_RUN} for report in reports]
+    texts = dict.fromkeys(one.text for report in reports for one in report.verdicts)
+    return [(text, [own.get(text) for own in found]) for text in texts if any(text in own for own in found)]
 
 
 def _column_spans(table: FilledTable) -> list[tuple[float, float] | None]:

@@ -50,23 +50,11 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All runs of an experiment that differ in some settings.
+    """All runs of an experiment that differ in some settings."""
 
-    Attributes
-    ----------
-    metric : Metric
-        What is shown: the headline of the experiment.
-    axes : dict of str to Any
-        The settings that differ, by their short names, and the value of each in the run nearest to the paper.
-    frame : DataFrame
-        One row per run and score, at the largest samples: the settings, `method`, `level`, `trial` and `value`.
-    bootstrap : Bootstrap
-        Random draws that all intervals of a report share.
-    """
-
-    metric: Metric
-    axes: dict[str, Any]
-    frame: pd.DataFrame
+    metric: Metric  # what is shown: the headline of the experiment
+    axes: dict[str, Any]  # the settings that differ, by short names, with the values nearest to the paper
+    frame: pd.DataFrame  # the settings, `method`, `level`, `trial` and `value` of each score at the largest samples
     bootstrap: Bootstrap
 
     @property
@@ -104,30 +92,14 @@ def is_number(value: Any) -> bool:
 
 @dataclass
 class Study:
-    """Results of one experiment on one data set. The settings of its runs differ only in what the experiment sweeps.
-
-    Attributes
-    ----------
-    record : Experiment
-        What the experiment measures, draws and claims.
-    rows : DataFrame
-        The results. In a sweep, the column `setting` holds the swept value.
-    runs : list of StoredRun
-        The runs that the rows come from.
-    others : list of StoredRun
-        Runs of the same experiment with other settings, not among the rows.
-    bootstrap : Bootstrap
-        Random draws that all comparisons of a report share.
-    sweep : Sweep or None
-        All runs of the experiment, if they differ in more than the setting that the experiment sweeps.
-    """
+    """Results of one experiment on one data set. The settings of its runs differ only in what the experiment sweeps."""
 
     record: Experiment
-    rows: pd.DataFrame
-    runs: list[StoredRun]
-    others: list[StoredRun] = field(default_factory=list)
-    bootstrap: Bootstrap = field(default_factory=Bootstrap, repr=False)
-    sweep: Sweep | None = None
+    rows: pd.DataFrame  # in a sweep, the column `setting` holds the swept value
+    runs: list[StoredRun]  # the runs that the rows come from
+    others: list[StoredRun] = field(default_factory=list)  # runs with other settings, not among the rows
+    bootstrap: Bootstrap = field(default_factory=Bootstrap, repr=False)  # shared by all comparisons of a report
+    sweep: Sweep | None = None  # all runs, if they differ in more than the setting that the experiment sweeps
     _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -195,36 +167,20 @@ class Study:
 
     # Comparisons. Each is computed once; claims, tables and figures share it.
 
-    def scores(self, metric: str) -> dict[str, pd.DataFrame]:
-        """Return the finite rows of each method, indexed by samples, level and trial."""
-        return self._once(("scores", metric), lambda: _scores(default_target(self.of(metric)), "method"))
+    def scores(self, metric: str, by: str | tuple[str, ...] = "method") -> dict[Any, pd.DataFrame]:
+        """Return the finite rows of each method, or of each value of other columns, by samples, level and trial."""
+        return self._once(("scores", metric, by), lambda: _scores(self.of(metric), by))
 
-    def compare(self, a: str, b: str, metric: str, level: int | None = None) -> Comparison | None:
-        """Compare method `a` with method `b`; None if they have no trial in common."""
-        scores = self.scores(metric)
-        return self._pair((a, b, metric, level), scores.get(a), scores.get(b), level)
+    def compare(
+        self, a: Any, b: Any, metric: str, level: int | None = None, by: str | tuple[str, ...] = "method"
+    ) -> Comparison | None:
+        """Compare method `a` with method `b`, or values of other columns; None if they have no trial in common."""
+        scores = self.scores(metric, by)
+        return self._pair((a, b, metric, level, by), scores.get(a), scores.get(b), level)
 
     def compare_settings(self, method: str, setting: Any, base: Any, metric: str) -> Comparison | None:
         """Compare a method at one swept value with itself at another."""
-
-        def by_setting() -> dict[Any, pd.DataFrame]:
-            rows = default_target(self.of(metric))
-            pairs: Any = list(zip(rows["method"], rows["setting"], strict=True))
-            return _scores(rows.assign(pair=pairs), "pair")
-
-        scores = self._once(("settings", metric), by_setting)
-        return self._pair((method, setting, base, metric), scores.get((method, setting)), scores.get((method, base)))
-
-    def compare_alignment(self, first: tuple[str, str], second: tuple[str, str]) -> Comparison | None:
-        """Compare Spearman's correlation of one (target, estimator) with that of another."""
-
-        def by_pair() -> dict[Any, pd.DataFrame]:
-            rows = self.of("spearman")
-            pairs: Any = list(zip(rows["target"], rows["estimator"], strict=True))
-            return _scores(rows.assign(pair=pairs), "pair")
-
-        scores = self._once(("alignment",), by_pair)
-        return self._pair((first, second), scores.get(first), scores.get(second))
+        return self.compare((method, setting), (method, base), metric, by=("method", "setting"))
 
     def compare_number(self, rows: pd.DataFrame, number: float) -> Comparison | None:
         """Compare the values of some rows with a number; None if no value is finite."""
@@ -289,11 +245,13 @@ def packed_hits(scores: pd.DataFrame) -> list[tuple[bytes, bytes]] | None:
     return list(zip(scores["scored"], scores["right"], strict=True))
 
 
-def _scores(rows: pd.DataFrame, by: str) -> dict[Any, pd.DataFrame]:
+def _scores(rows: pd.DataFrame, by: str | tuple[str, ...]) -> dict[Any, pd.DataFrame]:
     """Return the finite rows of each group, indexed by place; groups with several rows for one place are left out."""
+    rows = rows if "target" in by else default_target(rows)
     rows = rows[np.isfinite(rows["value"].astype(float))]
     columns = [*PLACE, "value", *(name for name in ("scored", "right") if name in rows)]
-    found = {name: own[columns].set_index(PLACE) for name, own in rows.groupby(by, sort=False)}
+    groups = rows.groupby(by if isinstance(by, str) else list(by), sort=False)
+    found = {name: own[columns].set_index(PLACE) for name, own in groups}
     return {name: own for name, own in found.items() if not own.index.has_duplicates}
 
 

@@ -23,25 +23,14 @@ Cell = str | Comparison | None
 
 @dataclass(frozen=True)
 class FilledTable:
-    """A table of the report.
-
-    Attributes
-    ----------
-    name : str
-    title, note : str
-    header : sequence of str
-    rows : sequence of rows
-        A cell is text, a comparison, or None.
-    less_is_better : bool
-        Whether a difference below 0 is the better one.
-    """
+    """A table of the report."""
 
     name: str
     title: str
     note: str
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    less_is_better: bool = False
+    less_is_better: bool = False  # whether a difference below 0 is the better one
 
     def without_empty_columns(self) -> FilledTable:
         kept = [i for i in range(len(self.header)) if not self.rows or any(row[i] is not None for row in self.rows)]
