@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo check test faults lint docs bench notebooks clean
 
 help:
-	@echo "make demo       compare graph methods on the bundled sample"
+	@echo "make demo       compare the paper's graphs on the bundled CIFAR-100 vectors"
 	@echo "make check      lint, check types and run the fast core of the tests"
 	@echo "make test       lint, check types and run all tests"
 	@echo "make faults     run all fault tests and update the table in docs/reliability.md (slow)"
