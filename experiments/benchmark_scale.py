@@ -33,7 +33,8 @@ from scipy import sparse
 
 import asbc
 from asbc.evaluate.comparison import compare
-from asbc.learn.propagation import propagation_hits
+from asbc.learn.labels import encode_labels
+from asbc.learn.propagation import propagate
 from asbc.neighbors.types import with_pairs
 from asbc.rows import solve_rows
 
@@ -149,13 +150,13 @@ def leave_one_out(graph, labels):
 
 def label_propagation(graph, labels):
     """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, the same nodes for all peers."""
-    trials = []
+    trials, codes = [], encode_labels(labels)[0]
     for trial in range(TRIALS):
         rng = np.random.default_rng(trial)
         shown = np.zeros(len(labels), bool)
         for label in np.unique(labels):
             shown[rng.choice(np.flatnonzero(labels == label), LABELS_PER_CLASS, replace=False)] = True
-        trials.append(np.where(shown, -1, propagation_hits(graph, labels, shown)[0]).astype(np.int8))
+        trials.append(np.where(shown, -1, propagate(graph, codes, shown).predicted == codes).astype(np.int8))
     return trials
 
 

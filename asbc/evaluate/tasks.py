@@ -214,7 +214,6 @@ class LabelPropagation(Task):
             alpha=self.alpha,
             max_rounds=self.max_rounds,
             tol=self.tol,
-            accelerate=True,
         )
         return found.predicted, time.perf_counter() - start
 

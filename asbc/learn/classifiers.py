@@ -395,7 +395,6 @@ class GraphClassifier(PointClassifier):
             alpha=self.alpha,
             max_rounds=self.max_rounds,
             tol=self.tol,
-            accelerate=True,
         )
         if not result.converged and self.tol > 0:
             warnings.warn(

@@ -9,12 +9,11 @@ from typing import Any
 import numba
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagate_strips
-from asbc.learn.labels import encode_labels
-from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, true_or_false, whole_number
+from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, whole_number
 
 SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
 
@@ -79,12 +78,12 @@ def propagate(
     alpha: float = 0.85,
     max_rounds: int = 200,
     tol: float = 1e-6,
-    accelerate: bool = False,
 ) -> Propagation:
     """Propagate labels over the graph.
 
     Iterates ``F <- alpha P F + (1 - alpha) Y``, where F are the scores (n, c), P is the matrix of :func:`transition`,
-    and Y (n, c) has a 1 for the class of each labelled node.
+    and Y (n, c) has a 1 for the class of each labelled node. On a symmetric graph, conjugate gradients approach the
+    limit in about a third of the rounds first, unless some scores are as small as the tolerance.
 
     Parameters
     ----------
@@ -103,10 +102,6 @@ def propagate(
     tol : float, default=1e-06
         Stop when no score is farther than this from its limit; 0 runs every round. Each round shrinks the distance to
         the limit by alpha, so after a largest change of c it is at most ``c alpha / (1 - alpha)``.
-    accelerate : bool, default=False
-        Whether to approach the limit by conjugate gradients first, in about a third of the rounds, and to finish with
-        rounds of the formula. Has no effect if the graph is not symmetric, or if some scores are as small as the
-        tolerance.
 
     Returns
     -------
@@ -115,7 +110,6 @@ def propagate(
 
     See Also
     --------
-    propagation_hits : compares the result with the true labels.
     asbc.learn.labels.reveal : chooses labelled nodes.
 
     Examples
@@ -131,7 +125,7 @@ def propagate(
     """
     graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
     P, change = transition(graph, shown), _last_change(alpha, tol)
-    if true_or_false(accelerate, "accelerate") and tol > 0 and _symmetric(graph):
+    if tol > 0 and _symmetric(graph):
         found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
         if found.converged and not _too_small(graph, shown, found.scores, tol):
             return found
@@ -215,30 +209,3 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
         most, converged = max(most, before + int(rounds.max())), converged and bool((change < wanted).all())
     predicted = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
     return Propagation(scores, predicted, most, converged)
-
-
-def propagation_hits(
-    graph: Any, labels: ArrayLike, shown: NDArray[np.bool_], **options: Any
-) -> tuple[NDArray[np.bool_], Propagation]:
-    """Return which nodes label propagation predicts correctly, (n,) bool, and the :class:`Propagation`.
-
-    `labels` are the true labels of all nodes, and propagation sees those of the nodes in `shown`; use the flags on
-    ``~shown`` only. `options` go to :func:`propagate`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from asbc.learn.propagation import propagation_hits
-    >>> W = sparse.csr_array([[0, 1, 0, 0], [1, 0, 0.1, 0], [0, 0.1, 0, 1], [0, 0, 1, 0]])
-    >>> shown = np.array([True, False, False, True])
-    >>> propagation_hits(W, ["cat", "dog", "dog", "dog"], shown)[0][~shown]
-    array([False,  True])
-    """
-    graph = square_graph(graph)
-    codes, classes = encode_labels(labels, graph.shape[0])  # type: ignore[arg-type]
-    shown = _flags(shown, graph.shape[0])
-    if shown.all():
-        raise ValueError("shown names every node; none is left to predict")
-    result = propagate(graph, codes, shown, n_classes=len(classes), **options)
-    return result.predicted == codes, result

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.kernels.vote import TIE, vote
-from asbc.learn.labels import encode_labels
 from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
 
 
@@ -46,38 +44,6 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     if (codes < 0).any():
         weights = np.where(codes[indices] >= 0, weights, 0.0)
     return vote(indices, weights, codes)
-
-
-def loo_hits(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return which nodes the leave-one-out vote predicts correctly, (n,) bool; an empty row counts as wrong.
-
-    `indices` and `weights` are those of :func:`loo_predict`. A class with a single node causes a warning, because no
-    other node can vote for it.
-
-    Examples
-    --------
-    >>> import asbc
-    >>> from asbc.learn.vote import loo_hits
-    >>> neighbors = asbc.search_neighbors([[0.0], [1.0], [8.0], [9.0]], k=1)
-    >>> loo_hits(neighbors.indices, asbc.uniform_weights(neighbors), ["cat", "cat", "dog", "dog"])
-    array([ True,  True,  True,  True])
-    """
-    indices = np.asarray(indices)
-    codes, classes = encode_labels(labels, len(indices) if indices.ndim else 0)  # type: ignore[arg-type]
-    single = np.flatnonzero(np.bincount(codes) == 1)
-    if len(single):
-        shown = ", ".join(str(classes[c]) for c in single[:5]) + (", ..." if len(single) > 5 else "")
-        warnings.warn(
-            f"{len(single)} class(es) have only one sample ({shown}): no other node can vote for that class, so these "
-            "samples count as wrong",
-            stacklevel=2,
-        )
-    return loo_predict(indices, weights, codes) == codes
-
-
-def loo_accuracy(indices: NDArray[Any], weights: NDArray[Any], labels: ArrayLike) -> float:
-    """Return the share of nodes that :func:`loo_hits` predicts correctly."""
-    return float(loo_hits(indices, weights, labels).mean())
 
 
 def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:

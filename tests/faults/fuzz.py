@@ -19,8 +19,8 @@ from asbc.bandwidth import KnownBandwidth
 from asbc.evaluate.geometry import graph_health, kernel_condition
 from asbc.extras import MissingExtraError
 from asbc.learn.labels import encode_labels, encode_partial, reveal
-from asbc.learn.propagation import propagate, propagation_hits, transition
-from asbc.learn.vote import graph_vote, loo_accuracy, loo_hits, loo_predict
+from asbc.learn.propagation import propagate, transition
+from asbc.learn.vote import graph_vote, loo_predict
 from asbc.neighbors.types import with_pairs
 from asbc.outofcore import BuildError
 
@@ -171,15 +171,12 @@ CALLS = {
     "GraphClassifier": _classify(asbc.GraphClassifier),
     "NeighborVote": _classify(asbc.NeighborVote),
     "loo_predict": (loo_predict, {"indices": NEIGHBORS.indices, "weights": WEIGHTS, "codes": Y}),
-    "loo_hits": (loo_hits, {"indices": NEIGHBORS.indices, "weights": WEIGHTS, "labels": Y}),
-    "loo_accuracy": (loo_accuracy, {"indices": NEIGHBORS.indices, "weights": WEIGHTS, "labels": Y}),
     "graph_vote": (graph_vote, {"graph": GRAPH, "codes": Y, "block": 20}),
     "transition": (transition, {"graph": GRAPH, "shown": SHOWN}),
     "propagate": (
         propagate,
         {"graph": GRAPH, "codes": Y, "shown": SHOWN, "n_classes": 4, "alpha": 0.8, "max_rounds": 9, "tol": 1e-3},
     ),
-    "propagation_hits": (propagation_hits, {"graph": GRAPH, "labels": Y, "shown": SHOWN}),
     "encode_labels": (encode_labels, {"labels": Y, "n": 60}),
     "encode_partial": (encode_partial, {"labels": Y, "n": 60}),
     "reveal": (reveal, {"codes": Y, "per_class": 2, "seed": 0}),

@@ -53,7 +53,7 @@ def test_it_is_propagation_on_the_builder_s_graph(digits, shown):
     X, y = digits
     builder = asbc.GraphBuilder("gaussian", asbc.Perplexity(), k_cand=20)
     model = asbc.GraphClassifier(builder, alpha=0.7, class_prior=None).fit(X, np.where(shown, y, -1))
-    wanted = propagate(clone(builder).fit_transform(X), y, shown, alpha=0.7, accelerate=True)
+    wanted = propagate(clone(builder).fit_transform(X), y, shown, alpha=0.7)
     total = wanted.scores.sum(axis=1)
     np.testing.assert_allclose(model.label_distributions_, wanted.scores / total[:, None], rtol=1e-12)
     np.testing.assert_allclose(model.reach_, total)

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asbc.learn import propagation
 from asbc.learn.labels import encode_labels, reveal
-from asbc.learn.propagation import propagate, propagation_hits, transition
+from asbc.learn.propagation import propagate, transition
 
 
 def random_graph(rng, n, k):
@@ -60,13 +61,11 @@ def test_equals_a_dense_solve():
     assert np.abs(result.scores - exact).max() < 1e-6
 
 
-def test_unreached_nodes_are_wrong_and_not_class_zero():
+def test_unreached_nodes_are_not_class_zero():
     # Two pieces; only the first has a label. Node 4 has no edge at all.
     W = sp.csr_array(([1.0, 1.0, 1.0, 1.0], ([0, 1, 2, 3], [1, 0, 3, 2])), shape=(5, 5))
     shown = np.array([True, False, False, False, False])
-    hits, result = propagation_hits(W, [0, 0, 0, 0, 0], shown)
-    np.testing.assert_array_equal(result.predicted, [0, 0, -1, -1, -1])
-    np.testing.assert_array_equal(hits, [True, True, False, False, False])
+    np.testing.assert_array_equal(propagate(W, np.zeros(5, int), shown).predicted, [0, 0, -1, -1, -1])
 
 
 def test_labelled_nodes_keep_their_label():
@@ -109,18 +108,31 @@ def test_bad_input():
         reveal(codes, 0, seed=0)
     W = random_graph(np.random.default_rng(0), 5, 2)
     shown = np.array([True, False, False, False, False])
-    with pytest.raises(ValueError, match="labels is None"):
-        propagation_hits(W, None, shown)
     with pytest.raises(ValueError, match="at least one labelled"):
         propagate(W, codes, np.zeros(5, bool))
     with pytest.raises(ValueError, match="alpha"):
         propagate(W, codes, shown, alpha=1.0)
-    with pytest.raises(ValueError, match="every node"):
-        propagation_hits(W, codes, np.ones(5, bool))
     with pytest.raises(ValueError, match="0 or more"):
         propagate(-W, codes, shown)
     with pytest.raises(ValueError, match="square"):
         propagate(W[:, :3], codes, shown)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (None, "labels is None"),
+        ([0, 1], "expected 3, got 2"),
+        ([0.5, 1, 2], "whole and finite"),
+        ([np.nan, 1, 2], "whole and finite"),
+        ([[0], [1], [2]], r"shape \(n,\)"),
+        (np.array([None, "a", "b"], dtype=object), "NoneType"),
+        (np.array([0, 1, 2], dtype=complex), "dtype complex"),
+    ],
+)
+def test_bad_labels(labels, message):
+    with pytest.raises(ValueError, match=message):
+        encode_labels(labels, 3)
 
 
 def test_memory_grows_with_edges_not_with_nodes_squared():
@@ -148,37 +160,48 @@ def dense_limit(W, codes, shown, classes):
     return np.linalg.solve(np.eye(len(codes)) - 0.85 * transition(W, shown).toarray(), 0.15 * Y)
 
 
-def test_accelerated_rounds_lead_to_the_same_limit_in_fewer():
+@pytest.fixture
+def plain(monkeypatch):
+    """Propagation by the formula alone."""
+
+    def run(*args, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(propagation, "_symmetric", lambda graph: False)
+            return propagate(*args, **options)
+
+    return run
+
+
+def test_accelerated_rounds_lead_to_the_same_limit_in_fewer(plain):
     rng = np.random.default_rng(3)
     W = random_graph(rng, 200, 8)
     W = sp.csr_array(sp.block_diag([W, random_graph(rng, 20, 4)]))  # a piece without any label
     codes = np.arange(220) % 19
     shown = np.zeros(220, bool)
     shown[:200] = reveal(codes[:200], 2, seed=0)
-    plain, accelerated = (propagate(W, codes, shown, accelerate=accelerate) for accelerate in (False, True))
-    assert accelerated.converged and accelerated.rounds < 0.6 * plain.rounds
+    formula, accelerated = plain(W, codes, shown), propagate(W, codes, shown)
+    assert accelerated.converged and accelerated.rounds < 0.6 * formula.rounds
     assert np.abs(accelerated.scores - dense_limit(W, codes, shown, 19)).max() < 1e-6
     assert (accelerated.scores >= 0).all()
-    np.testing.assert_array_equal(accelerated.predicted, plain.predicted)
+    np.testing.assert_array_equal(accelerated.predicted, formula.predicted)
     assert (accelerated.predicted[200:] == -1).all()
 
 
 @pytest.mark.parametrize("options", [{"max_rounds": 3}, {"tol": 0, "max_rounds": 30}])
-def test_rounds_that_are_too_few_to_accelerate_are_those_of_the_formula(options):
+def test_rounds_that_are_too_few_to_accelerate_are_those_of_the_formula(plain, options):
     W = random_graph(np.random.default_rng(4), 60, 4)
     codes, shown = np.arange(60) % 3, np.arange(60) < 6
-    plain, accelerated = (propagate(W, codes, shown, accelerate=accelerate, **options) for accelerate in (False, True))
-    np.testing.assert_array_equal(plain.scores, accelerated.scores)
-    assert plain.rounds == accelerated.rounds == options["max_rounds"]
+    formula, accelerated = plain(W, codes, shown, **options), propagate(W, codes, shown, **options)
+    np.testing.assert_array_equal(formula.scores, accelerated.scores)
+    assert formula.rounds == accelerated.rounds == options["max_rounds"]
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_far_nodes_and_one_way_edges_are_not_accelerated(symmetric):
+def test_far_nodes_and_one_way_edges_are_not_accelerated(plain, symmetric):
     # At the far end of a chain scores are smaller than the tolerance, and still say which class is nearer.
     chain = sp.diags_array([np.full(119, 1.0 if symmetric else 0.5), np.ones(119)], offsets=[-1, 1], format="csr")
     codes, shown = np.arange(120) % 2, np.isin(np.arange(120), [0, 119])
-    plain, accelerated = (propagate(chain, codes, shown, accelerate=accelerate) for accelerate in (False, True))
-    np.testing.assert_array_equal(plain.scores, accelerated.scores)
+    np.testing.assert_array_equal(plain(chain, codes, shown).scores, propagate(chain, codes, shown).scores)
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-11])
@@ -187,6 +210,6 @@ def test_accelerated_rounds_keep_any_tolerance(tol):
     W = random_graph(np.random.default_rng(5), 200, 8)
     codes = np.arange(200) % 19
     shown = reveal(codes, 2, seed=0)
-    accelerated = propagate(W, codes, shown, tol=tol, accelerate=True)
+    accelerated = propagate(W, codes, shown, tol=tol)
     assert accelerated.converged
     assert np.abs(accelerated.scores - dense_limit(W, codes, shown, 19)).max() < tol
