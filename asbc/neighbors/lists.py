@@ -118,20 +118,17 @@ class InvertedLists:
         List l holds positions ``starts[l]`` to ``starts[l + 1]``.
     members : (n,) int64
         The row of X at each position: list after list, and each list in order of id.
-    first_lists : (p + 1,) int64
-        Part q of the residuals holds lists ``first_lists[q]`` to ``first_lists[q + 1]``.
-    parts : p arrays (m, d) float32
-        The residuals, which are rows minus the centroid of their list, by position. They may be memory maps.
+    residuals : (n, d) float32
+        Rows minus the centroid of their list, by position. May be a memory map.
     probes : (n, n_probe) int32
         The lists that each row of X scans when it is the query, nearest first.
     """
 
-    def __init__(self, centroids, starts, members, first_lists, parts, probes):
+    def __init__(self, centroids, starts, members, residuals, probes):
         self.centroids = centroids
         self.starts = starts
         self.members = members
-        self.first_lists = first_lists
-        self.parts = parts
+        self.residuals = residuals
         self.probes = probes
 
     @classmethod
@@ -141,8 +138,7 @@ class InvertedLists:
         probes = nearest_lists(centroids, X, n_probe)
         labels = probes[:, 0]
         members, starts = file_under(labels, n_lists)
-        parts = [residuals(X, centroids, members, labels)]
-        return cls(centroids, starts, members, np.array([0, n_lists]), parts, probes)
+        return cls(centroids, starts, members, residuals(X, centroids, members, labels), probes)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
         """Return the ``wanted + SPARE`` nearest rows of each vector in the lists that it scans, unsorted.
@@ -186,10 +182,10 @@ class InvertedLists:
         return found, squared
 
     @cached_property
-    def _half_squares(self) -> list[NDArray[np.float32]]:
-        """Half the squared lengths of the residuals of each part."""
-        squares = (np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in self.parts)
-        return [(0.5 * lengths).astype(np.float32) for lengths in squares]
+    def _half_squares(self) -> NDArray[np.float32]:
+        """Half the squared lengths of the residuals."""
+        squares = np.einsum("ij,ij->i", self.residuals, self.residuals, dtype=np.float64)
+        return (0.5 * squares).astype(np.float32)
 
     def _scan(self, vectors, lists, some, half, values, positions, reach) -> None:
         """Compare some (s,) of the vectors with the lists that they scan, on the calling thread."""
@@ -199,10 +195,8 @@ class InvertedLists:
         two_passes = len(some) * n_probe >= TWO_PASS_QUERIES * n_lists
         for columns in [(0, 1), (1, n_probe)] if two_passes else [(0, n_probe)]:
             grouped = group_by_list(lists, some, *columns, n_lists)
-            for part, stored in enumerate(self.parts):
-                first, last = self.first_lists[part : part + 2]
-                here = vectors, *grouped, self.centroids, self.starts, stored, half[part]
-                scan_lists(first, last, *here, TILE, values, positions, reach)
+            here = vectors, *grouped, self.centroids, self.starts, self.residuals, half
+            scan_lists(0, n_lists, *here, TILE, values, positions, reach)
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:

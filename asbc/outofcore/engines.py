@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +31,7 @@ Work = Callable[[str, str, int], None]
 CONNECT_SECONDS = 8  # time that a scheduler may take to answer
 WORKER_SECONDS = 120  # time that may pass without any worker at work
 POLL_SECONDS = 0.02
+BLOCK_TRIES = 3  # times that a block is submitted; Dask gives up on it after four ended workers
 WATCH_SECONDS = 2  # time without a finished block, after which the scheduler is asked whether workers are busy
 _block_lock = threading.Lock()  # held while this worker process runs a block
 
@@ -61,17 +63,23 @@ class DaskEngine:
         )
         stamp = _stamp(folder)
         futures = {}
+        tries: Counter[int] = Counter()
+
+        def submit(block: int):
+            # Dask remembers tasks by their key. A unique one keeps it from reusing those of a removed build.
+            key = f"{stage}-{block}-{uuid.uuid4().hex}"
+            future = self._client.submit(_run_on_worker, function, folder, stamp, stage, block, pure=False, key=key)
+            futures[future] = block
+            tries[block] += 1
+            return future
+
         try:
-            for block in blocks:
-                # Dask remembers tasks by their key. A unique one keeps it from reusing those of a removed build.
-                key = f"{stage}-{block}-{uuid.uuid4().hex}"
-                future = self._client.submit(_run_on_worker, function, folder, stamp, stage, block, pure=False, key=key)
-                futures[future] = block
-            completed = as_completed(list(futures))
+            completed = as_completed([submit(block) for block in blocks])
             last_busy = time.monotonic()
             while completed.count():
                 finished = completed.next_batch(block=False)
                 for future in finished:
+                    block = futures[future]
                     # Dask cancels tasks only if the client has lost its scheduler.
                     if future.status == "cancelled":
                         raise lost
@@ -79,14 +87,18 @@ class DaskEngine:
                         try:
                             future.result()  # raises the block's own error
                         except KilledWorker as error:
+                            # Dask also blames blocks that waited on a worker while it ended.
+                            if tries[block] < BLOCK_TRIES:
+                                completed.add(submit(block))
+                                continue
                             raise EngineError(
-                                f"block {futures[future]} of stage {stage!r} ended several workers. Most often they "
-                                "have too little memory: give them more, or make blocks smaller."
+                                f"block {block} of stage {stage!r} ended several workers. Most often they have too "
+                                "little memory: give them more, or make blocks smaller."
                             ) from error
                     # The result is None and is not fetched: its worker may be gone by now, and its file is written.
                     future.release()
                     last_busy = time.monotonic()
-                    yield futures[future]
+                    yield block
                 if not finished:
                     last_busy = self._watch(stage, last_busy)
                     time.sleep(POLL_SECONDS)

@@ -97,11 +97,6 @@ def load_nodes(path: str | os.PathLike, *, verify: bool = False) -> dict[str, ND
         Memory maps (n,) by name: ``sigma``, ``effective_rank``, ``slope``, ``objective`` and ``at_edge``, as described
         in :class:`BandwidthChoice`, and ``dimension``. Empty for uniform weights.
 
-    See Also
-    --------
-    load_graph : the graph itself.
-    load_rows : the neighbours of every node, and their weights before symmetrising.
-
     Examples
     --------
     >>> import asbc, numpy as np, tempfile
@@ -133,11 +128,6 @@ def load_rows(path: str | os.PathLike, *, verify: bool = False) -> tuple[Neighbo
         The k_cand candidates of all n nodes, as memory maps.
     weights : (n, k_cand) float64
         Their weights, a memory map; every row sums to 1 or is all zeros.
-
-    See Also
-    --------
-    load_graph : the graph itself.
-    load_nodes : bandwidth and dimension of every node.
 
     Examples
     --------

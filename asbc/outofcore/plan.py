@@ -25,6 +25,8 @@ from asbc.storage import (
     DISK_FULL,
     DamagedFileError,
     atomic_file,
+    check_file,
+    file_inside,
     open_array,
     read_json,
     remove_temporary_files,
@@ -35,7 +37,6 @@ from asbc.version import __version__
 from asbc.weights import Weights
 
 COMPARED_ROWS = 4096  # rows, spread over the file, whose checksum shows whether the vectors have changed
-ASSUMED_PROBES = 64  # lists per node assumed for the disk space while tuning has not chosen their number
 TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the cube of k
 
 
@@ -185,20 +186,25 @@ def local_copy(source: str, folder: Path) -> Path:
 
 
 def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the ``.npy`` file of `source`, and the dtype and shape that the embedding store lists for it, if any."""
+    """Return the ``.npy`` file of `source`, and the dtype and shape that the embedding store lists for it, if any.
+
+    The file of the store is compared with its checksum.
+    """
     if source.suffix == ".npz":
         raise ValueError(f"{source}: is an .npz archive; save the vectors with numpy.save as an .npy file (n, d).")
     if not source.is_dir():
         return source, {}
-    path = source / "manifest.json"
-    if not path.is_file():
+    manifest = source / "manifest.json"
+    if not manifest.is_file():
         raise FileNotFoundError(f"{source}: a folder without manifest.json is not an entry of the embedding store.")
-    manifest = read_json(path)
+    content, path = read_json(manifest), file_inside(source, "vectors.npy")
     try:
-        expected = {"dtype": np.dtype(str(manifest["dtype"])), "shape": tuple(manifest["shape"])}
+        expected = {"dtype": np.dtype(str(content["dtype"])), "shape": tuple(content["shape"])}
+        checksum = content["checksums"][path.name]
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFileError(f"{path}: has no dtype and shape ({error}).") from error
-    return source / "vectors.npy", expected
+        raise DamagedFileError(f"{manifest}: has no dtype, shape and checksum ({error}).") from error
+    check_file(path, checksum)
+    return path, expected
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,11 +239,8 @@ def needs_conversion(plan: Mapping[str, Any]) -> bool:
 def check_space(folder: Path, plan: Mapping[str, Any]) -> None:
     """Refuse to start if the disk is too small for the scratch files and the result."""
     n, d, k = plan["n"], plan["d"], plan["k"]
-    copies = (plan["search"] in ("auto", "ivf")) + needs_conversion(plan)
-    options = check_search(plan["search"], n, plan["search_options"])
-    lists = 2 * 4 * options.get("n_probe", ASSUMED_PROBES)
-    index = {"ivf": lists, "auto": lists, "hnsw": 4 * d + 8 * options.get("links", 0), "nn_descent": 4 * k}
-    required = n * (4 * d * copies + index.get(plan["search"], 0) + 2 * 20 * k)
+    copies = needs_conversion(plan) + (plan["search"] in ("auto", "ivf", "hnsw"))  # of the vectors
+    required = n * (4 * d * copies + 40 * k)
     free = shutil.disk_usage(folder).free
     if free < required:
         raise BuildError(

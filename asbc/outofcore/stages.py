@@ -159,16 +159,15 @@ class BuildFolder:
 
     def neighbors(self, block: int) -> Neighbors:
         """The neighbours that were found for a block."""
-        return Neighbors(**read_part(self.part("neighbors", block), "indices", "distances"), first=self.nodes(block)[0])
+        part = read_part(self.part("neighbors", block), "indices", "distances")
+        return Neighbors(part["indices"], part["distances"], first=self.nodes(block)[0])
 
     @functools.cached_property
     def index(self):
         """The index that proposes candidates; None for exact search."""
         search, options = self.search["search"], self.search["options"]
         if search == "ivf":
-            centroids, starts, members, probes = map(self.array, ("centroids", "starts", "members", "probes"))
-            first_lists = np.array([0, len(centroids)])
-            return InvertedLists(centroids, starts, members, first_lists, [self.array("residuals")], probes)
+            return InvertedLists(*map(self.array, ("centroids", "starts", "members", "residuals", "probes")))
         if search == "hnsw":
             path = self.scratch / "index.faiss"
             try:
@@ -352,6 +351,7 @@ def _rows(job: BuildFolder, block: int):
         seed=job.plan["builder"]["random_state"],
         report=True,
     )
+    assert rows.weights is not None
     names = ("sigma", "effective_rank", "slope", "objective", "at_edge")
     return {name: getattr(rows.choice, name) for name in names} | {
         "constant": rows.constant,

@@ -1,4 +1,4 @@
-"""One small file of every format that is read, how it is read, and what becomes of it when a bit flips."""
+"""One small file of every format, how it is read, and the outcome of a flipped bit."""
 
 import hashlib
 import json
@@ -149,7 +149,7 @@ def digest(found):
 
 
 def flip_all(name, folder, times, log):
-    """Flip so many bits of a file of that format, one after the other; how often each thing followed goes to `log`."""
+    """Flip `times` bits of a file of that format, one after the other, and write the count of each outcome to `log`."""
     write, read, checked = FORMATS[name]
     warnings.simplefilter("ignore")
     path = write(Path(folder))

@@ -1,19 +1,14 @@
 """Arguments and files that nobody means to give: each is refused in one line that names it."""
 
-import json
-
 import numpy as np
 import pytest
 
 import asbc
 from asbc.embeddings.sampling import stratified_sample
-from asbc.embeddings.store import read_entry_manifest
 from asbc.evaluate.clustering import cluster
 from asbc.evaluate.comparison import Bootstrap
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
-from asbc.outofcore.folder import read_graph_manifest
-from asbc.storage import DamagedFileError, read_json
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = np.repeat(np.arange(4), 10)
@@ -72,21 +67,3 @@ def test_neighbours_that_are_none(given, message):
             call()
     with pytest.raises((TypeError, ValueError), match=r"^neighbors must "):
         asbc.GraphBuilder(k_cand=12, metric="euclidean").fit(X, neighbors=(INDICES.astype(float), DISTANCES))
-
-
-@pytest.mark.parametrize(
-    ("name", "read", "error"),
-    [
-        ("manifest.json", lambda folder: read_entry_manifest(folder), ValueError),
-        ("manifest.json", lambda folder: read_graph_manifest(folder), ValueError),
-        ("status.json", lambda folder: read_json(folder / "status.json"), DamagedFileError),
-    ],
-)
-def test_json_of_any_depth(name, read, error, tmp_path):
-    (tmp_path / name).write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
-    with pytest.raises(error, match=r"damaged|not readable") as refused:
-        read(tmp_path)
-    assert name in str(refused.value) and "\n" not in str(refused.value)
-    (tmp_path / name).write_text(json.dumps([1, 2]))
-    with pytest.raises(error, match=r"damaged|not a note"):
-        read(tmp_path)

@@ -10,7 +10,6 @@ import pytest
 
 import asbc
 from asbc.outofcore import BuildError, driver
-from asbc.outofcore.driver import build_graph
 from asbc.outofcore.folder import read_graph_manifest
 from asbc.storage import DamagedFileError
 from tests.faults.builds import KINDS, build, built_files, write_vectors
@@ -136,13 +135,6 @@ def test_flipped_indices_do_not_crash_without_verification(finished, tmp_path, c
     counted("a bit flipped", "indices of a graph that is opened without verify=True", seen)
 
 
-def test_a_finished_build_is_verified_when_it_is_asked_for_again(path, finished, tmp_path):
-    folder = shutil.copytree(finished("exact"), tmp_path / "g")
-    flip(folder / "nodes" / "sigma.npy", 4000)
-    with pytest.raises(BuildError, match=r"sigma\.npy: damaged .*remove .* and build it again"):
-        build(path, folder, "exact")
-
-
 # ------------------------------------------------------------------------------------------------- vectors that change
 
 
@@ -181,19 +173,3 @@ def test_a_missing_search_library_leaves_no_plan(path, tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"search='hnsw' needs faiss: pip install"):
         build(path, tmp_path / "g", "hnsw")
     assert build(path, tmp_path / "g", "exact")["n"] == 120
-
-
-def test_a_mistaken_folder_is_left_as_it_is(path, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(BuildError, match=r"not a build of asbc \(it holds 'thesis\.tex'\)"):
-        build_graph(path, tmp_path / "mine", asbc.GraphBuilder(k_cand=12))
-    assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
-
-
-def test_the_word_that_names_a_checksum_may_be_what_is_damaged(finished, tmp_path):
-    folder = shutil.copytree(finished("exact"), tmp_path / "g")
-    text = (folder / "manifest.json").read_text()
-    (folder / "manifest.json").write_text(text.replace('  "crc32"', '  "crc31"', -1))
-    with pytest.raises(DamagedFileError, match=r"manifest\.json: damaged \(its checksum is missing"):
-        asbc.load_graph(folder)

@@ -7,6 +7,7 @@ import pytest
 
 from asbc.outofcore.command import main
 from tests.outofcore.small import ARGUMENTS, Started, files_of
+from tests.walks import fit_graph, walk
 
 
 @pytest.mark.parametrize("rule", ["spectral", "perplexity", "self_tuning", "fixed", "0.8"])
@@ -43,3 +44,9 @@ def test_ctrl_c_says_how_to_resume(path, tmp_path, reference):
     assert stopped.wait() == 130 and "the same command resumes the build" in stopped.read()[1]
     assert main([str(path), str(tmp_path / "g"), *ARGUMENTS]) == 0
     assert files_of(tmp_path / "g") == reference
+
+
+def test_a_build_runs_through_few_modules(path, tmp_path):
+    assert main([str(path), str(tmp_path / "warm"), "--quiet"]) == 0
+    found = walk(lambda: main([str(path), str(tmp_path / "g")]))
+    assert len(set(found) - set(fit_graph())) <= 8, sorted(found)

@@ -17,21 +17,6 @@ def test_too_little_disk_is_known_before_work_starts(path, tmp_path, monkeypatch
         build(path, tmp_path / "g")
 
 
-def test_one_changed_row_is_noticed(path, tmp_path):
-    build(path, tmp_path / "g")
-    changed = np.load(path)
-    changed[401, 3] += 1
-    np.save(tmp_path / "other.npy", changed)
-    with pytest.raises(BuildError, match="the vectors have changed"):
-        build(tmp_path / "other.npy", tmp_path / "g")
-
-
-def test_the_setting_that_differs_is_named_alone(path, tmp_path):
-    build(path, tmp_path / "g")
-    with pytest.raises(BuildError, match=r"other settings: k_cand was 12 and is now 13\."):
-        build(path, tmp_path / "g", asbc.GraphBuilder(k_cand=13))
-
-
 @pytest.mark.parametrize(
     ("builder", "message"),
     [
