@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +67,38 @@ def import_own_modules() -> list[str]:
     return flags
 
 
+def keys_of(node: Any, prefix: str = "") -> list[str]:
+    """All keys in a part of the config, by dotted path."""
+    from omegaconf import OmegaConf
+
+    tree = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+    found = []
+    for key, value in tree.items():
+        found += [f"{prefix}{key}", *(keys_of(value, f"{prefix}{key}.") if isinstance(value, dict) else [])]
+    return found
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the closest of the known names, empty if none is close."""
+    close = difflib.get_close_matches(name, [other for other in known if other != name], 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def build(node: Any, name: str) -> Any:
     """Instantiate a part of the config; an error about its module or its parameters names the part."""
     from hydra.errors import InstantiationException
     from hydra.utils import instantiate
+    from omegaconf import OmegaConf
 
     try:
         return instantiate(node)
     except InstantiationException as error:
         cause: BaseException | None = error.__cause__
         if isinstance(cause, TypeError | ValueError):
-            raise ValueError(f"{name}: {cause}") from error
+            _, _, unknown = str(cause).partition("unexpected keyword argument ")
+            known = {key.rpartition(".")[2] for key in keys_of(OmegaConf.to_container(node, resolve=True))}
+            close = closest(unknown.strip("'"), sorted(known)) if unknown else ""
+            raise ValueError(f"{name}: {cause}{close}") from error
         while cause is not None and not isinstance(cause, ModuleNotFoundError):
             cause = cause.__cause__
         if cause is not None and "locating target" in str(error):

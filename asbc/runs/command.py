@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from asbc.configs import composed_methods, conf_dir, import_own_modules
+from asbc.configs import closest, composed_methods, conf_dir, import_own_modules, keys_of
 from asbc.embeddings.download import DownloadError
 from asbc.embeddings.store import CacheError
 from asbc.extras import MissingExtraError
@@ -96,8 +95,7 @@ def check_overrides(cfg: DictConfig) -> None:
     known = {*OmegaConf.load(conf_dir() / "config.yaml"), *groups, "methods", *context.runtime.choices}
     for key in typed:
         if key.partition(".")[0].partition("@")[0] not in known:
-            others = (name for name in _keys(_plain(cfg)) if name != key)
-            raise ValueError(f"there is no setting {key}{_closest(key, others)}")
+            raise ValueError(f"there is no setting {key}{closest(key, keys_of(cfg))}")
     for key in ("gamma", "n_grid"):
         if key in typed and key not in cfg.bandwidth:
             name = context.runtime.choices.get("bandwidth")
@@ -113,25 +111,11 @@ def check_overrides(cfg: DictConfig) -> None:
         )
 
 
-def _plain(cfg: Any) -> Any:
-    return OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else cfg
-
-
-def _keys(tree: Any, prefix: str = "") -> Iterator[str]:
-    for key, value in tree.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{key}.")
-
-
-def _closest(name: str, known: Any) -> str:
-    """Return "; did you mean ...?" with the closest known name, empty if none is close."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def explain(error: HydraException) -> str:
     """Return an error of Hydra in one line if it is about a name, with the closest name that exists."""
+    _, appended, key = str(error).partition("Could not append to config. An item is already at '")
+    if appended:
+        return f"{key.partition(chr(39))[0]} is a setting already; type it without the +"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         return _unknown_option(group, name, error.options)
@@ -142,7 +126,7 @@ def explain(error: HydraException) -> str:
     if isinstance(cause, OmegaConfBaseException) and OmegaConf.is_dict(cause.parent_node):
         prefix = str(cause.full_key or "").rpartition(".")[0]
         key = str(error).split("'")[1] if str(error).startswith("Could not override '") else str(cause.full_key)
-        close = _closest(key, _keys(_plain(cause.parent_node), prefix and prefix + "."))
+        close = closest(key, keys_of(cause.parent_node, prefix and prefix + "."))
         swept = {"-m", "--multirun"} & {*sys.argv} and f" ++{key}=... sets it in the swept options that have it."
         return f"there is no setting {key}{close}{swept or ''}"
     return "\n".join(str(each) for each in (error, cause) if each is not None)
@@ -150,7 +134,7 @@ def explain(error: HydraException) -> str:
 
 def _unknown_option(group: str, name: str, options: Iterable[str]) -> str:
     known = sorted({*options, *(composed_methods() if group == "method" else ())})
-    return f"there is no {group} {name!r}{_closest(name, known)} Available: {', '.join(known)}"
+    return f"there is no {group} {name!r}{closest(name, known)} Available: {', '.join(known)}"
 
 
 def start(arguments: list[str]) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig
 
-from asbc.bandwidth import Bandwidth
 from asbc.builder import METRICS
 from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
@@ -77,8 +76,7 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         if isinstance(number, int | float) and number > k:
             raise ValueError(f"k_cand must be at least {number}, the {name}; got {k}")
     for name, method in methods.items():
-        if method.bandwidth is not None:
-            _check_rule(method.bandwidth, name, k)
+        _check_bandwidth(method, name, k)
     filled = any("k_min" in method.weight_rule().get_params() for method in methods.values())
     whole_number(cfg.graph.k_min, "graph.k_min", 0, k if filled else None, "k_cand")
     one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
@@ -86,24 +84,16 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)
 
 
-def _check_rule(rule: Bandwidth, name: str, k: int) -> None:
+def _check_bandwidth(method: Method, name: str, k: int) -> None:
     try:
-        rule.check_parameters(k)
+        if method.bandwidth is not None:
+            method.bandwidth.check_parameters(k)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the bandwidth of {name}: {error}") from error
 
 
 def levels(samples_per_class: Any) -> list[int]:
-    """Return the levels of `samples_per_class`: integers of at least 1, and 0 for `all`.
-
-    Parameters
-    ----------
-    samples_per_class : int, "all", or a list of these
-
-    Returns
-    -------
-    list of int
-        Each once, in the order given.
+    """Return the levels of `samples_per_class`, each once: integers of at least 1, and 0 for `all`.
 
     Examples
     --------
@@ -191,14 +181,9 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
         if int(taken.sum()) + unlabeled <= cfg.k_cand:
             small.append(level or "all")
             continue
-        alone = int((taken == 1).sum())
-        if alone and "loo" in tasks:
-            log.warning(
-                "%s: %d of %d classes have a single sample, which counts as wrong: no other can vote for it",
-                level_in_words(level),
-                alone,
-                len(sizes),
-            )
+        if "loo" in tasks and (alone := int((taken == 1).sum())):
+            text = "%s: %d of %d classes have a single sample, which counts as wrong: no other can vote for it"
+            log.warning(text, level_in_words(level), alone, len(sizes))
         if short:
             log.warning("%d of %d classes have fewer than %d samples and give all they have", short, len(sizes), level)
         units += [Unit(level, trial) for trial in trials]
@@ -216,15 +201,8 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
 def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit, previous: Sample | None = None) -> Sample:
     """Draw one sample. Its seed depends on the trial alone: a trial's smaller samples are subsets of its larger ones.
 
-    Nodes without a label are in every sample. With the cosine metric vectors are scaled to unit length here.
-
-    Parameters
-    ----------
-    cfg : DictConfig
-    embeddings : Embeddings
-    unit : Unit
-    previous : Sample, default=None
-        If it has the same nodes and level, results that do not depend on the seed are shared with it.
+    Nodes without a label are in every sample. With the cosine metric vectors are scaled to unit length here. A
+    `previous` sample with the same nodes and level shares the results that do not depend on the seed.
     """
     seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)

@@ -29,37 +29,18 @@ CANDIDATES = "tuned_"  # start of the names of candidates that the regret task t
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table that `asbc` prints.
-
-    Attributes
-    ----------
-    metric : Metric
-    title : str
-    values : Series
-        Means over trials, by method.
-    """
+    """One column of the table that `asbc` prints."""
 
     metric: Metric
     title: str
-    values: pd.Series
+    values: pd.Series  # means over trials, by method
 
 
 def headline(table: pd.DataFrame, record: Experiment | None = None) -> list[Column]:
     """Return what to print of a run: each column is one metric at one level, the mean over trials by method.
 
     Levels are never averaged: values are those of the largest samples, and those of the fewest and the most labels in
-    propagation.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of one run.
-    record : Experiment, default=None
-        Says which metrics come first; None for that of the rows' experiment.
-
-    Returns
-    -------
-    list of Column
+    propagation. The record says which metrics come first; None for that of the rows' experiment.
 
     Examples
     --------
@@ -109,16 +90,7 @@ def last_level(table: pd.DataFrame) -> int:
 
 
 def summary(table: pd.DataFrame, record: Experiment | None = None) -> dict[str, float]:
-    """Return the printed numbers by ``metric/method``; where a metric has two levels, the last one counts.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from asbc.runs.terminal import summary
-    >>> row = {"experiment": "loo", "method": "knn", "metric": "loo", "trial": 0, "samples": 20, "level": 20}
-    >>> summary(pd.DataFrame([{**row, "value": 0.8}]))
-    {'loo/knn': 0.8}
-    """
+    """Return the printed numbers by ``metric/method``; where a metric has two levels, the last one counts."""
     return {
         f"{column.metric.name}/{method}": float(value)
         for column in headline(table, record)
@@ -171,14 +143,7 @@ def _differs(rows: pd.DataFrame, balanced: str) -> bool:
 def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None) -> None:
     """Print the methods of a run and what they reached.
 
-    Parameters
-    ----------
-    table : DataFrame
-        All rows of the run.
-    path : Path
-        Its folder.
-    finished_by : str, default=None
-        The version of asbc that finished the run earlier, if it was skipped now.
+    `finished_by` is the version of asbc that finished the run earlier, if it was skipped now.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -207,7 +172,10 @@ def show_run(table: pd.DataFrame, path: Path, *, finished_by: str | None = None)
                 if any(cells):
                     view.add_row(escape(names[method]), *cells)
             console.print(view)
-    done = skipped_because(finished_by) if finished_by else "rows"
+    done = "rows"
+    if finished_by:
+        by = f" by asbc {finished_by} (this is {__version__})" if finished_by != __version__ else ""
+        done = f"already finished{by}; rerun=true computes it again"
     console.print(f"{done}: {path}", soft_wrap=True, markup=False)
     console.print(f"resolved config: {path / SETTINGS}", soft_wrap=True, markup=False)
 
@@ -239,20 +207,6 @@ def _fit(columns: list[Column], names: dict[str, str], width: int) -> Iterator[l
         yield part
 
 
-def skipped_because(version: str) -> str:
-    """Return why a finished run was skipped, with the version that finished it if it is another one.
-
-    Examples
-    --------
-    >>> import asbc
-    >>> from asbc.runs.terminal import skipped_because
-    >>> print(skipped_because("0.1.0").replace(asbc.__version__, "..."))
-    already finished by asbc 0.1.0 (this is ...); rerun=true computes it again
-    """
-    by = f" by asbc {version} (this is {__version__})" if version != __version__ else ""
-    return f"already finished{by}; rerun=true computes it again"
-
-
 class SweepSummary(Callback):
     """Print at the end of a sweep how each of its jobs ended. Hydra calls it, see `hydra.callbacks` in the config.
 
@@ -262,16 +216,6 @@ class SweepSummary(Callback):
         Number of failed jobs; the exit code of `asbc` depends on it.
     unlabeled : bool, default=False
         Whether nothing was computed, because the data have no labels to score by.
-
-    See Also
-    --------
-    show_sweep : what is printed.
-
-    Examples
-    --------
-    >>> from asbc.runs import SweepSummary
-    >>> SweepSummary.failed
-    0
     """
 
     failed = 0
@@ -341,51 +285,39 @@ def best_method(folder: Path) -> str:
 
 
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> None:
-    """Print how each job of a sweep ended.
-
-    Parameters
-    ----------
-    notes : list of dict
-        The `job.json` of each job.
-    folder : Path
-        Of the sweep.
-    """
+    """Print how each job of a sweep ended, from their `job.json`."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     overrides = [set(note["overrides"]) for note in notes if note["overrides"]]
     common = set.intersection(*overrides) if len(overrides) > 1 else set()
-    view = Table(title=escape(f"sweep {folder.name}"))
+    swept = [" ".join(o for o in note["overrides"] if o not in common) for note in notes]
     done = [note for note in notes if note["state"] in ("finished", "skipped")]
-    best = {id(note): best_method(Path(note["path"])) for note in done}
-    for column in ("job", "overrides", "state", *(["best method"] if any(best.values()) else [])):
-        view.add_column(column)
     other = [note for note in done if note["state"] == "skipped" and note.get("version") != __version__]
+    best = [best_method(Path(note["path"])) if note in done else "" for note in notes]
+    view = Table(title=escape(f"sweep {folder.name}"))
+    for column in ("job", "overrides", "state", *(["best method"] if any(best) else [])):
+        view.add_column(column)
     for number, note in enumerate(notes):
-        swept = " ".join(o for o in note["overrides"] if o not in common)
         state = f"skipped (asbc {note['version']})" if note in other else note["state"]
-        cells = [swept, state, *([best.get(id(note), "")] if any(best.values()) else [])]
+        cells = [swept[number], state, *([best[number]] if any(best) else [])]
         view.add_row(str(number), *map(escape, cells))
     console = Console()
     console.print(view)
+    lines = []
     if done:
-        rows = sorted({str(Path(note["path"]).parent) for note in done})
-        console.print(f"rows: {', '.join(rows)}", soft_wrap=True, markup=False)
+        lines.append(f"rows: {', '.join(sorted({str(Path(note['path']).parent) for note in done}))}")
     if other:
         versions = ", ".join(sorted({str(note["version"]) for note in other}))
-        console.print(
-            f"{len(other)} of {len(notes)} were already finished by asbc {versions} (this is {__version__}); "
-            "rerun=true computes them again",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    failed = [(number, note) for number, note in enumerate(notes) if note["state"] == "failed"]
+        already = f"{len(other)} of {len(notes)} were already finished by asbc {versions} (this is {__version__})"
+        lines.append(f"{already}; rerun=true computes them again")
+    failed = [number for number, note in enumerate(notes) if note["state"] == "failed"]
     if failed:
-        console.print(f"{len(failed)} of {len(notes)} failed:", style="bold red")
-        for number, note in failed:
-            swept = " ".join(o for o in note["overrides"] if o not in common)
-            first_line = (note.get("error", "").splitlines() or [""])[0]
-            console.print(f"{number} {swept}: {first_line}", soft_wrap=True, markup=False, highlight=False)
-        console.print("The same command tries these again and skips the rest.")
+        lines.append(f"{len(failed)} of {len(notes)} failed:")
+        for number in failed:
+            first_line = (notes[number].get("error", "").splitlines() or [""])[0]
+            lines.append(f"{number} {swept[number]}: {first_line}")
+        lines.append("The same command tries these again and skips the rest.")
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -98,13 +98,9 @@ class WandbSession(Session):
     def __init__(self, facts: RunFacts, options: WandbLogger) -> None:
         self.facts = facts
         self.options = options
+        self.id = wandb_id(facts)
         self.mode: Any = options.resolved_mode()
         self.run: Any = None
-
-    @property
-    def id(self) -> str:
-        """The run's name in W&B."""
-        return f"{self.facts.run_id}-{self.facts.attempt}"
 
     def __enter__(self) -> WandbSession:
         with needed("logger=wandb", "wandb"):
@@ -116,7 +112,7 @@ class WandbSession(Session):
         record = read_record(self.facts.path, str(facts["experiment"]))
         tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.options.tags]
         self.run = wandb.init(
-            id=self.id,  # one per attempt: a second one must not write into the W&B run of a killed one
+            id=self.id,
             name=run_name(self.facts)[:MAX_NAME],
             project=self.options.project,
             entity=self.options.entity,
@@ -193,6 +189,11 @@ def check_connection() -> None:
             raise ConnectionError(f"{address()}: {why}") from None
 
 
+def wandb_id(facts: RunFacts) -> str:
+    """Return the id of a run in W&B, one per attempt: a second one must not write into that of a killed one."""
+    return f"{facts.run_id}-{facts.attempt}"
+
+
 def wandb_config(facts: RunFacts, record: Experiment | None = None) -> dict[str, Any]:
     """Return the config for W&B: all settings by the names they have on the command line.
 
@@ -223,14 +224,15 @@ def run_name(facts: RunFacts) -> str:
     >>> run_name(RunFacts("abc", 1, Path(), {}, {"experiment": "loo", "encoder": "simclr", "overrides": typed}))
     'loo simclr gamma=0.5 k_cand=15'
     """
-    words = [str(facts.facts["experiment"]), str(facts.facts["encoder"])]
+    words = []
     for override in facts.facts.get("overrides") or ():
         key = override.lstrip("+~").partition("=")[0]
         if key in ("embedding.dataset", "embedding.path"):
             words.append(f"dataset={facts.facts['dataset']}")
         elif key.partition(".")[0].partition("/")[0] not in UNNAMED:
             words.append(override.lstrip("+"))
-    return " ".join(dict.fromkeys(words))
+    words.sort(key=lambda word: "[" in word)  # W&B cuts long names off, and lists are rarely swept
+    return " ".join(dict.fromkeys([str(facts.facts["experiment"]), str(facts.facts["encoder"]), *words]))
 
 
 def points(table: pd.DataFrame, record: Experiment) -> pd.DataFrame:

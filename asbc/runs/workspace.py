@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
 from asbc.runs.record import Experiment, read_record
-from asbc.runs.results import (
-    flat_settings,
-    join_rows,
-    list_runs,
-    read_run,
-    varying_settings,
-)
+from asbc.runs.results import flat_settings, join_rows, list_runs, read_run, varying_settings
+from asbc.runs.run import RunFacts
 from asbc.runs.terminal import CANDIDATES, headline
-from asbc.runs.wandb import WandbLogger, points, stored_facts, wandb_config
+from asbc.runs.wandb import WandbLogger, points, stored_facts, wandb_config, wandb_id
 from asbc.storage import DamagedFileError, read_json, write_json
 
 if TYPE_CHECKING:
@@ -46,11 +41,9 @@ class Dashboard:
     columns: list[str]
 
     @property
-    def only(self) -> list[Any]:
+    def only(self) -> str:
         """The filter that keeps the runs of this experiment."""
-        from wandb_workspaces import expr
-
-        return [expr.Config("experiment") == self.record.name]
+        return f'Config("experiment") == {self.record.name!r}'
 
 
 def dashboards(folder: Path) -> list[Dashboard]:
@@ -58,73 +51,77 @@ def dashboards(folder: Path) -> list[Dashboard]:
     with needed("the dashboard", "wandb"):
         import wandb_workspaces  # noqa: F401
 
-    groups: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
+    groups: dict[str, list[RunFacts]] = {}
     for path, status in list_runs(folder):
         if status["state"] == "finished":
-            groups.setdefault(str(status["experiment"]), []).append((path, status))
-    return [_dashboard(name, group) for name, group in groups.items()]
+            groups.setdefault(str(status["experiment"]), []).append(stored_facts(path, status))
+    return [_dashboard(name, runs) for name, runs in groups.items()]
 
 
-def _dashboard(name: str, group: list[tuple[Path, dict[str, Any]]]) -> Dashboard:
-    record = read_record(group[-1][0], name)
-    rows = join_rows([frame for path, _ in group for frame in read_run(path)])
-    configs = []
-    for path, status in group:
-        configs.append(flat_settings(wandb_config(stored_facts(path, status))))
-    shared = set.intersection(*(set(config) for config in configs))
-    hidden = {"run_id", "method"}
-    if len({config["encoder"] for config in configs}) > 1:  # its other settings change with the encoder
-        hidden |= {key for key in shared if key.startswith("embedding.")}
-    keys = [key for key in configs[0] if key in shared - hidden]
-    varying = list(varying_settings([{key: config[key] for key in keys} for config in configs]))
-    numbers = {key for key in varying if all(isinstance(config[key], int | float) for config in configs)}
+def _dashboard(name: str, runs: list[RunFacts]) -> Dashboard:
+    records = [read_record(run.path, name) for run in runs]
+    titles, colors = ({k: v for each in records for k, v in getattr(each, f).items()} for f in ("titles", "colors"))
+    record = replace(records[-1], titles=titles, colors=colors)
+    rows = join_rows([frame for run in runs for frame in read_run(run.path)])
+    configs = [flat_settings(wandb_config(run)) for run in runs]
+    varying = _varying(configs)
     curves = points(rows, record)
     printed = [column.metric.name for column in headline(rows, record)]
     drawn = [metric for figure in record.figures for metric in figure.metrics]
     drawn += [metric for metric in curves.query("axis == 'scale'")["metric"].unique() if metric.endswith("_median")]
     wanted = dict.fromkeys((*record.headline, *drawn, *printed))
     metrics = [metric for metric in wanted if metric in set(curves["metric"])]
-    sections = {
-        "Levels": _level_panels(record, curves, metrics, varying),
-        **{key: _setting_panels(record, rows, metrics, key, key in numbers) for key in varying},
-        "All runs": _run_panels(rows, metrics, varying),
-    }
-    first = [f"{metric}/{method}" for metric in metrics[:1] for method in _methods(rows, metric)]
+    sections = {"Levels": _level_panels(record, curves, metrics, varying, [wandb_id(run) for run in runs])}
+    for key in varying:
+        number = all(isinstance(config[key], int | float) for config in configs)
+        sections[key] = _setting_panels(record, rows, metrics, key, number)
+    sections["All runs"] = _run_panels(rows, metrics, varying)
+    first = [key for metric in metrics[:1] for key in _keys(rows, metric)]
     columns = [*(_column(key) for key in varying), *(f"summary:{key}" for key in first)]
     return Dashboard(record, {title: panels for title, panels in sections.items() if panels}, columns)
 
 
-def _level_panels(record: Experiment, curves: pd.DataFrame, metrics: list[str], varying: list[str]) -> list[Any]:
+def _varying(configs: list[dict[str, Any]]) -> list[str]:
+    """Return the settings in which runs differ; those of the embedding change with the encoder."""
+    shared = set.intersection(*(set(config) for config in configs)) - {"run_id", "method"}
+    if len({config["encoder"] for config in configs}) > 1:
+        shared = {key for key in shared if not key.startswith("embedding.")}
+    return list(varying_settings([{key: config[key] for key in configs[0] if key in shared} for config in configs]))
+
+
+def _level_panels(
+    record: Experiment, curves: pd.DataFrame, metrics: list[str], varying: list[str], runs: list[str]
+) -> list[Any]:
     """Metrics against their levels: a line per method and encoder, averaged over runs that differ in other settings.
 
-    A metric with one level has a bar per method, if no setting varies.
+    A metric with one level has a bar per method, if no setting varies. Titles and colors of methods are those of the
+    lines of single runs: W&B has none for averages.
     """
     import wandb_workspaces.reports.v2 as wr
 
+    grouped: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    grouped = {"groupby": wr.Config("encoder"), **grouped} if len(runs) > 1 else {}
     panels: list[Any] = []
     for metric in metrics:
         own = curves[curves["metric"] == metric]
         keys = own["key"].drop_duplicates().tolist()
         axis, title = str(own["axis"].iloc[0]), record.metric(metric).title
+        lines = {f"{run}:{key}": key.split("/")[1] for run in runs for key in keys}
+        looks = {
+            "line_titles": {line: record.titles[name] for line, name in lines.items() if name in record.titles},
+            "line_colors": {line: record.colors[name] for line, name in lines.items() if name in record.colors},
+        }
         if own["x"].nunique() < 2:
             if not varying:
-                panels.append(wr.BarPlot(title=title, metrics=[*map(wr.SummaryMetric, keys)]))
+                panels.append(wr.BarPlot(title=title, metrics=[*map(wr.SummaryMetric, keys)], **looks))
             continue
         words = axis.replace("_", " ")
-        shared: dict[str, Any] = {
-            "x": axis,
-            "title_x": words,
-            "title_y": title,
-            "groupby": wr.Config("encoder"),
-            "groupby_aggfunc": "mean",
-            "groupby_rangefunc": "minmax",
-        }
+        shared: dict[str, Any] = {"x": axis, "title_x": words, "title_y": title, **grouped, **looks}
         panels.append(wr.LinePlot(title=f"{title} against {words}", y=keys, **shared))
         if "encoder" in varying:
-            panels += [
-                wr.LinePlot(title=f"{title} against {words}, {key.partition('/')[2]}: encoders", y=[key], **shared)
-                for key in _main(keys)
-            ]
+            main = _main(keys)
+            name = f"{title} against {words}, {_method(record, main)}: encoders"
+            panels.append(wr.LinePlot(title=name, y=[main], **shared))
     return panels
 
 
@@ -134,18 +131,14 @@ def _setting_panels(record: Experiment, rows: pd.DataFrame, metrics: list[str], 
 
     panels: list[Any] = []
     for metric in metrics:
-        title = record.metric(metric).title
-        keys = [f"{metric}/{method}" for method in _methods(rows, metric)]
+        title, keys = record.metric(metric).title, _keys(rows, metric)
         if not number:
             bars = wr.BarPlot(title=f"{title} by {key}", metrics=[*map(wr.SummaryMetric, keys)], groupby=wr.Config(key))
             panels.append(bars)
             continue
-        panels += [
-            wr.ScatterPlot(
-                title=f"{title} against {key}, {each.partition('/')[2]}", x=wr.Config(key), y=wr.SummaryMetric(each)
-            )
-            for each in (keys if metric == metrics[0] else _main(keys))
-        ]
+        for each in keys if metric == metrics[0] else [_main(keys)]:
+            name = f"{title} against {key}, {_method(record, each)}"
+            panels.append(wr.ScatterPlot(title=name, x=wr.Config(key), y=wr.SummaryMetric(each)))
     return panels
 
 
@@ -155,21 +148,27 @@ def _run_panels(rows: pd.DataFrame, metrics: list[str], varying: list[str]) -> l
 
     panels: list[Any] = [wr.RunComparer(diff_only=True, layout=wr.Layout(w=24, h=9))]
     if len(varying) > 1 and metrics:
-        score = _main([f"{metrics[0]}/{method}" for method in _methods(rows, metrics[0])])
-        axes: list[Any] = [*map(wr.Config, varying), *map(wr.SummaryMetric, score)]
+        score = _main(_keys(rows, metrics[0]))
+        axes: list[Any] = [*map(wr.Config, varying), wr.SummaryMetric(score)]
         columns = [wr.ParallelCoordinatesPlotColumn(axis) for axis in axes]
-        panels.append(wr.ParallelCoordinatesPlot(title=f"{score[0]} by settings", columns=columns))
+        panels.append(wr.ParallelCoordinatesPlot(title=f"{score} by settings", columns=columns))
     return panels
 
 
-def _methods(rows: pd.DataFrame, metric: str) -> list[str]:
+def _keys(rows: pd.DataFrame, metric: str) -> list[str]:
+    """Keys of a metric in the summary, one per method."""
     names = rows.loc[rows["metric"] == metric, "method"].drop_duplicates()
-    return [name for name in names if not name.startswith(CANDIDATES)]
+    return [f"{metric}/{name}" for name in names if not name.startswith(CANDIDATES)]
 
 
-def _main(keys: list[str]) -> list[str]:
+def _main(keys: list[str]) -> str:
     """The key of NNK-sigma if it was run, of the last method otherwise."""
-    return [next((key for key in keys if key.endswith("/nnk_sigma")), keys[-1])]
+    return next((key for key in keys if key.endswith("/nnk_sigma")), keys[-1])
+
+
+def _method(record: Experiment, key: str) -> str:
+    name = key.partition("/")[2]
+    return record.titles.get(name, name)
 
 
 def _column(key: str) -> str:
@@ -206,17 +205,7 @@ def report(found: list[Dashboard], entity: str, project: str) -> Any:
 def save(folder: Path, logger: WandbLogger, *, with_report: bool = False) -> list[str]:
     """Save a workspace for each experiment under a folder, and return their addresses.
 
-    Parameters
-    ----------
-    folder : Path
-    logger : WandbLogger
-        Where in W&B the runs are.
-    with_report : bool, default=False
-        Also save a report with the same panels.
-
-    Returns
-    -------
-    list of str
+    With `with_report`, also save a report with the same panels.
     """
     found = dashboards(folder)
     import wandb

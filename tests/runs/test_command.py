@@ -216,6 +216,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
         (["-m", "embedding=simclr,byo"], "there is no embedding 'byo'; did you mean byol?"),
         (["bandwidth.gama=1"], "there is no setting bandwidth.gama; did you mean bandwidth.gamma?"),
         (["bandwith.gamma=1"], "there is no setting bandwith.gamma; did you mean bandwidth.gamma?"),
+        (["+gamma=0.5"], "gamma is a setting already; type it without the +"),
     ],
 )
 def test_unknown_names_get_the_closest_one(words, why, tmp_path, monkeypatch, capsys):

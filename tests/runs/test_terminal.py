@@ -20,7 +20,6 @@ from asbc.runs.terminal import (
     remarks,
     show_run,
     show_sweep,
-    skipped_because,
     summary,
 )
 from asbc.storage import write_json
@@ -84,12 +83,6 @@ def test_a_sweep_says_which_of_its_runs_another_version_finished(tmp_path, monke
     assert {read_status(folder)["version"] for folder in (first, second)} == {asbc.__version__}
     assert call(monkeypatch, *arguments) == 0
     assert "already finished by" not in said(capsys)
-
-
-def test_a_version_that_left_no_number_is_another_one_too():
-    assert skipped_because("unknown") == (
-        f"already finished by asbc unknown (this is {asbc.__version__}); rerun=true computes it again"
-    )
 
 
 def test_a_failed_job_of_a_sweep_has_no_version(tmp_path, capsys):
@@ -198,9 +191,18 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
     assert "Skipped, because they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
 
 
-def test_a_misspelt_setting_gets_the_closest_one(tmp_path, monkeypatch, capsys):
-    assert call(monkeypatch, "bandwidth.gama=1", f"out={tmp_path}") == 1
-    assert "there is no setting bandwidth.gama; did you mean bandwidth.gamma?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("+gama", "there is no setting gama; did you mean gamma?"),
+        ("+bandwidth.gama", "unexpected keyword argument 'gama'; did you mean gamma?"),
+        ("+evaluate.lp.label", "unexpected keyword argument 'label'; did you mean labels?"),
+    ],
+)
+def test_a_misspelt_setting_with_a_plus_gets_the_closest_one(key, why, tmp_path, monkeypatch, capfd):
+    assert call(monkeypatch, f"{key}=1", "evaluate=[lp]", f"out={tmp_path}") == 1
+    assert why in capfd.readouterr().out
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_sweep_says_where_its_rows_are_and_has_no_empty_column(tmp_path, monkeypatch, capsys):

@@ -162,7 +162,7 @@ def test_a_sweep_is_one_group_of_separate_runs(tmp_path, monkeypatch):
     starts = [next(r.run for r in records(path) if r.HasField("run")) for path in offline(tmp_path)]
     assert len({s.run_id for s in starts}) == 2
     assert {s.run_group for s in starts} == {next((tmp_path / "sweeps").iterdir()).name}
-    rest = "samples_per_class=[4,6] trials=2 method=[knn,nnk_sigma]"
+    rest = "trials=2 samples_per_class=[4,6] method=[knn,nnk_sigma]"
     assert {s.display_name for s in starts} == {
         f"default pixels bandwidth.gamma={gamma} {rest}" for gamma in ("0.5", 1)
     }
@@ -287,6 +287,24 @@ def test_the_dashboard_of_a_sweep_shows_what_varies(tmp_path, key):
     ]  # fmt: skip
 
 
+def test_titles_and_colors_of_own_methods_reach_wandb(tmp_path):
+    pytest.importorskip("wandb_workspaces")
+    from asbc.runs.workspace import dashboards
+
+    own = "{_target_: asbc.evaluate.Method, weights: uniform, title: 'Mine²', color: '#aa3377'}"
+    outcome = run(config(tmp_path, "logger=wandb", f"+methods.mine={own}"))
+    started = next(r.run for r in records(offline(tmp_path)[0]) if r.HasField("run"))
+    settings = items(started.config.update)
+    assert settings["titles"] == {"mine": "Mine²"} and settings["colors"] == {"mine": "#aa3377"}
+    (found,) = dashboards(tmp_path)
+    lines = found.sections["Levels"][0]
+    assert lines.line_titles == {f"{outcome.run_id}-1:loo/mine": "Mine²"} and lines.groupby is None
+    assert lines.line_colors == {f"{outcome.run_id}-1:loo/mine": "#aa3377"}
+    run(config(tmp_path, "logger=none", f"+methods.mine={own}", "gamma=0.5"))
+    (found,) = dashboards(tmp_path)
+    assert "LOO against gamma, Mine²" in [panel.title for panel in found.sections["gamma"]]
+
+
 def test_experiments_and_settings_have_separate_panels(tmp_path):
     pytest.importorskip("wandb_workspaces")
     from asbc.runs.workspace import dashboards
@@ -335,18 +353,38 @@ def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
             (file,) = (tmp_path / "out").rglob("uploaded.txt")
             capsys.readouterr()
 
-            # A second upload sends nothing, updates the workspace, and adds the report.
+            # A second upload sends what is new, updates the workspace, and adds the report.
+            run(config(tmp_path / "out", "logger=none", "gamma=1"))
             assert upload(monkeypatch, tmp_path / "out", "--report") == 0
             said = capsys.readouterr().out
-            assert "0 run(s) sent, 1 already there" in said and said.count(f"{server.address}/someone/asbc") == 2
-            assert len(server.runs) == 1
-            assert sorted(view["type"] for view in server.views.values()) == ["project-view", "runs"]
+            assert "1 run(s) sent, 1 already there" in said and said.count(f"{server.address}/someone/asbc") == 2
+            assert len(server.runs) == 2
+            views = {view["type"]: json.loads(view["spec"]) for view in server.views.values()}
+            assert set(views) == {"project-view", "runs"}
+            spec = views["project-view"]["section"]
+            panels = [panel for own in spec["panelBankConfig"]["sections"] for panel in own["panels"]]
+            drawn = [(panel["viewType"], panel["config"].get("chartTitle")) for panel in panels]
+            assert drawn == [
+                ("Run History Line Plot", "LOO against samples per class"),
+                ("Scatter Plot", "LOO against gamma, knn"),
+                ("Scatter Plot", "LOO against gamma, nnk_sigma"),
+                ("Run Comparer", None),
+            ]
+            assert panels[0]["config"]["metrics"] == ["loo/knn", "loo/nnk_sigma"]
+            assert panels[2]["config"]["xAxis"] == "config:gamma.value"
+            assert panels[2]["config"]["yAxis"] == "summary:loo/nnk_sigma"
+            # Every panel shows the runs of this filter, and the names are those that the runs sent.
+            (only,) = spec["runSets"][0]["filters"]["filters"]
+            assert only["key"] == {"section": "config", "name": "experiment"} and only["value"] == "default"
+            for each in server.runs.values():
+                assert {"gamma", "experiment"} <= set(json.loads(each["config"]))
+            assert all("loo/nnk_sigma" in sent for sent in server.summary.values())
 
             # If the note of the first upload is lost, W&B refuses a second copy.
             before = len(server.history[id])
             file.unlink()
             assert upload(monkeypatch, tmp_path / "out") == 0
-            assert "0 run(s) sent, 1 already there" in capsys.readouterr().out
+            assert "0 run(s) sent, 2 already there" in capsys.readouterr().out
             assert len(server.history[id]) == before
         finally:
             wandb.teardown()
