@@ -34,8 +34,7 @@ class Sample:
     X : (n, d) array
         Vectors; for the cosine metric already scaled to unit length.
     labels : (n,) array or None
-        Needed by tasks that score predictions. -1, NaN, None or "" is no label: the node is in the graph and is not
-        scored.
+        -1, NaN, None or "" is no label: the node is in the graph and is not scored.
     search : callable
         `search(X) -> Neighbors`, such as ``functools.partial(asbc.search_neighbors, k=30)``.
     dimension : Dimension, default=None

@@ -221,7 +221,7 @@ def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
         study = _study([run for run in usable if run.experiment == name], bootstrap)
         if study is None and record.accepts:
             accepted = [run for run in others if run.rows is not None and (run.rows["metric"] == record.accepts).any()]
-            measured = [replace(run, record=record) for run in accepted]
+            measured = [replace(run, record=record.described(run.record.metrics)) for run in accepted]
             study = _study(measured, bootstrap, least=2 if record.axis else 1)
         if study is not None:
             studies[name] = study

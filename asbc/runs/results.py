@@ -25,7 +25,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,18 +95,7 @@ class Run:
     """The folder of one run, opened by one process at a time.
 
     `settings` are saved as `config.yaml`. With `rerun` the run starts from scratch, and old results are set aside as
-    `<run id>.replaced-<number>`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from asbc.runs.results import Run
-    >>> with tempfile.TemporaryDirectory() as root, Run(root, "abc") as run:
-    ...     done = run.begin(experiment="loo")
-    ...     run.append("trial-0", [{"metric": "loo", "value": 0.9}])
-    ...     table = run.finish()
-    >>> table["value"].tolist()
-    [0.9]
+    `<run id>.replaced-<number>`. :func:`collect` has an example.
     """
 
     def __init__(
@@ -132,7 +121,10 @@ class Run:
         return self
 
     def _open(self) -> None:
+        attempt = 0
         if self.rerun and self.path.exists():
+            with suppress(ResultsError):
+                attempt = read_status(self.path)["attempt"]  # goes on counting: W&B refuses an id that it has
             self._set_aside()
         previous = read_status(self.path) if (self.path / STATUS).exists() else {}
         if previous.get("run_id", self.id) != self.id:
@@ -142,7 +134,7 @@ class Run:
             text = "%s: begun by asbc %s (this is %s); set aside as %s, and the run starts from scratch"
             log.warning(text, self.path, version, __version__, self._set_aside())
             previous = {}
-        self.status = {"state": "new", "attempt": 0, "parts": {}, **previous, "format": FORMAT, "run_id": self.id}
+        self.status = {"state": "new", "attempt": attempt, "parts": {}, **previous, "format": FORMAT, "run_id": self.id}
         remove_temporary_files(self.path)
         remove_temporary_files(self.path / "parts")
         if self.finished:

@@ -56,27 +56,14 @@ NOT_SETTINGS = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a logger knows about a run.
-
-    Attributes
-    ----------
-    run_id : str
-        Name of the run, from its settings and data.
-    attempt : int
-        1 at the first start, more after a kill or a failure.
-    path : Path
-        The run's folder.
-    settings : mapping
-        The resolved config.
-    facts : mapping
-        `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, `overrides` as
-        typed, and `group`, the sweep that the run is part of.
-    """
+    """What a logger knows about a run."""
 
     run_id: str
-    attempt: int
-    path: Path
-    settings: Mapping[str, Any]
+    attempt: int  # 1 at the first start, more after a kill or a failure
+    path: Path  # the run's folder
+    settings: Mapping[str, Any]  # the resolved config
+    # `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, `overrides` as typed,
+    # and `group`, the sweep that the run is part of.
     facts: Mapping[str, Any]
 
 

@@ -62,16 +62,6 @@ class WandbLogger:
         None for the value of WANDB_MODE; without it, online if there is a key and offline otherwise.
     dashboard : bool, default=False
         Save a workspace for each experiment at the end of the run or sweep, as `asbc-upload --dashboard` does.
-
-    See Also
-    --------
-    CsvLogger : a file, without an account.
-
-    Examples
-    --------
-    >>> from asbc.runs import WandbLogger
-    >>> WandbLogger(project="graphs", mode="offline").project
-    'graphs'
     """
 
     project: str = "asbc"

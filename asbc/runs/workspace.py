@@ -25,20 +25,11 @@ SAVED = "workspaces.json"  # in the folder of the runs: the addresses, so that a
 
 @dataclass(frozen=True)
 class Dashboard:
-    """The panels of one experiment.
-
-    Attributes
-    ----------
-    record : Experiment
-    sections : dict of str to list of panels
-        By title.
-    columns : list of str
-        Of the table of runs, as W&B names them: the settings that vary, then the printed numbers.
-    """
+    """The panels of one experiment."""
 
     record: Experiment
-    sections: dict[str, list[Any]]
-    columns: list[str]
+    sections: dict[str, list[Any]]  # panels by title
+    columns: list[str]  # of the table of runs, as W&B names them: the settings that vary, then the printed numbers
 
     @property
     def only(self) -> str:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from asbc.evaluate.metrics import Metric
 from asbc.report.evidence import read_evidence
 from asbc.runs.experiments import EXPERIMENTS
+from asbc.runs.record import Experiment, write_record
 from asbc.runs.results import ResultsError, read_status
 from asbc.storage import write_json
 from tests.report.small import fail_run, rows_of, write_run
@@ -29,6 +31,17 @@ def test_a_run_found_twice_counts_once(outputs, tmp_path):
     once, twice = read_evidence([outputs]), read_evidence([outputs, tmp_path / "copy"])
     assert len(once.runs) == len(twice.runs)
     assert len(twice.subjects[0].studies["loo"].rows) == len(once.subjects[0].studies["loo"].rows)
+
+
+def test_a_run_that_another_experiment_shows_keeps_the_names_of_its_own_metrics(tmp_path):
+    write_run(tmp_path, "default", [*rows_of(BOTH), *rows_of(BOTH, metric="agreement")], id="mine")
+    own = Experiment("default", metrics=(Metric("agreement", "agreement of edges"),))
+    write_record(tmp_path / "mine", own)
+    (subject,) = read_evidence([tmp_path]).subjects
+    assert list(subject.studies) == ["loo"]
+    study = subject.studies["loo"]
+    assert study.record.metric("agreement").title == "agreement of edges"
+    assert "agreement" in study.generic_metrics(())
 
 
 def test_runs_with_other_settings_are_left_out_and_named(tmp_path):

@@ -79,7 +79,7 @@ def test_a_finished_run_is_skipped_unless_told(tmp_path):
     assert (first.path / "results.parquet").stat().st_mtime_ns == changed
     pd.testing.assert_frame_equal(second.table, first.table)
     third = run(config(tmp_path, "rerun=true"))
-    assert not third.skipped and third.run_id == first.run_id
+    assert not third.skipped and third.run_id == first.run_id and read_status(third.path)["attempt"] == 2
     pd.testing.assert_frame_equal(bare(third.table), bare(first.table))
     assert run(config(tmp_path, "seed=1")).run_id != first.run_id
     assert len(collect(tmp_path)) == 2 * len(first.table)
