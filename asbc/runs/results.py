@@ -259,6 +259,8 @@ def join_rows(frames: list[pd.DataFrame]) -> pd.DataFrame:
         for frame in filled
     ]
     joined = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+    # A setting that is 1 in one run and 0.5 in another is a plain float.
+    joined = joined.astype({c: "float64" for c in joined if joined[c].dtype == "Float64"})
     return joined.reindex(columns=columns)
 
 

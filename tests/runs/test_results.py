@@ -270,7 +270,7 @@ def test_tables_are_plain_parquet_files(tmp_path):
 
 
 def test_integers_stay_integers_and_packed_columns_come_on_request(tmp_path):
-    for name, more in (("a", {"n_grid": 12, "flag": True}), ("b", {"gamma": 1.0})):
+    for name, more in (("a", {"n_grid": 12, "flag": True}), ("b", {"gamma": 0.5}), ("c", {"gamma": 1})):
         with Run(tmp_path, name) as run:
             run.begin()
             run.append("u", [dict(value=0.5, scored=b"1", right=b"1", k=3, **more), dict(value=1.0, k=None)])
@@ -279,6 +279,7 @@ def test_integers_stay_integers_and_packed_columns_come_on_request(tmp_path):
     assert {"scored", "right"}.isdisjoint(table) and {"scored", "right"} <= {*collect(tmp_path, per_node=True)}
     assert table["n_grid"].dropna().tolist() == [12] and isinstance(table["n_grid"].iloc[0], int | pd.Int64Dtype.type)
     assert str(table["k"].dtype) == "Int64" and str(table["flag"].dtype) == "boolean"
+    assert str(table["gamma"].dtype) == "float64" and table["gamma"].dropna().tolist() == [0.5, 1.0]
 
 
 def test_columns_of_different_runs_are_joined(tmp_path):
