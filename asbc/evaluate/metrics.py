@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 PER_SAMPLE = "samples per class"
 PER_LABEL = "labels per class"
+PER_CENT = "% of labels wrong"
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,6 @@ class Metric:
     description : str, default=""
         One sentence on what is measured.
 
-    See Also
-    --------
-    Task : has descriptions of its own metrics in `metrics`.
-
     Examples
     --------
     >>> from asbc.evaluate import Metric
@@ -64,77 +62,41 @@ class Metric:
         return self.label or self.name.replace("_", " ")
 
 
-def _scored(name: str, label: str, description: str, *, level: str = PER_SAMPLE, task: str = "") -> Metric:
-    """A share of nodes: 1 is best."""
-    return Metric(name, label, 4, True, level=level, task=task, needs_labels=True, description=description)
+def _scored(name: str, label: str, description: str, *, digits: int = 4, better: bool = True, **more: Any) -> Metric:
+    """A metric that compares predictions with labels."""
+    return Metric(name, label, digits, better, needs_labels=True, description=description, **more)
 
 
 _RANK_AND_DIMENSION = ("target", "estimator")
 _QUARTILES = {"q25": "lower quartile of the", "median": "median", "q75": "upper quartile of the"}
+_NOISE = {
+    "near": "were moved to one of the three nearest classes",
+    "uniform": "were moved to any other class",
+    "human": "people got wrong",
+}
+_UNREACHED = "Share of nodes that no label reaches; they count as wrong."
+_REGRET = "LOO at the best bandwidth that tuning with labels finds, less the method's own."
+_SPEARMAN = "Rank correlation of the effective rank r and the intrinsic dimension d over the nodes."
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        _scored(
-            "loo",
-            "LOO",
-            "Leave-one-out accuracy: the share of nodes whose label is the weighted vote of their neighbours.",
-            task="Vote of the neighbours",
-        ),
+        _scored("loo", "LOO", "Share of nodes whose label their neighbours vote for.", task="Vote of the neighbours"),
         _scored("loo_balanced", "LOO balanced", "Mean over classes of the leave-one-out accuracy of each class."),
-        _scored(
-            "lp",
-            "LP",
-            "Accuracy of label propagation on the nodes whose labels were hidden.",
-            level=PER_LABEL,
-            task="Label propagation",
-        ),
+        _scored("lp", "LP", "Accuracy on nodes with hidden labels.", level=PER_LABEL, task="Label propagation"),
         _scored("lp_balanced", "LP balanced", "Mean over classes of the accuracy of each class.", level=PER_LABEL),
-        Metric(
-            "lp_unreached",
-            "unreached",
-            1,
-            False,
-            percent=True,
-            level=PER_LABEL,
-            needs_labels=True,
-            description="Share of nodes that no label reaches; they count as wrong.",
-        ),
+        _scored("lp_unreached", "unreached", _UNREACHED, digits=1, better=False, percent=True, level=PER_LABEL),
         _scored("nmi", "NMI", "Normalised mutual information of spectral clusters and classes."),
         _scored("ari", "ARI", "Adjusted Rand index of spectral clusters and classes.", task="Clustering"),
         _scored("leiden_ari", "ARI, Leiden", "Adjusted Rand index of Leiden's clusters and classes."),
-        Metric(
-            "regret",
-            "regret",
-            4,
-            False,
-            needs_labels=True,
-            description="LOO at the best bandwidth that tuning with labels finds, less the method's own.",
-        ),
+        _scored("regret", "regret", _REGRET, better=False),
         *(
-            Metric(
-                f"noise_{kind}",
-                f"noise {kind}",
-                4,
-                True,
-                level="% of labels wrong",
-                needs_labels=True,
-                description=f"Average precision in finding labels that {what}.",
+            _scored(
+                f"noise_{kind}", f"noise {kind}", f"Average precision in finding labels that {what}.", level=PER_CENT
             )
-            for kind, what in (
-                ("near", "were moved to one of the three nearest classes"),
-                ("uniform", "were moved to any other class"),
-                ("human", "people got wrong"),
-            )
+            for kind, what in _NOISE.items()
         ),
-        Metric(
-            "spearman",
-            "Spearman(r, d)",
-            3,
-            True,
-            by=_RANK_AND_DIMENSION,
-            description="Rank correlation of the effective rank r and the intrinsic dimension d over the nodes.",
-        ),
+        Metric("spearman", "Spearman(r, d)", 3, True, by=_RANK_AND_DIMENSION, description=_SPEARMAN),
         Metric("slope", "slope of r on d", 3, by=_RANK_AND_DIMENSION),
         Metric("intercept", "intercept of r on d", 3, by=_RANK_AND_DIMENSION),
         Metric("components", "pieces", 0, False, description="Connected components of the graph."),
@@ -167,12 +129,5 @@ METRICS: dict[str, Metric] = {
 
 
 def describe_metric(name: str) -> Metric:
-    """Return the description of a metric, a generic one if there is none.
-
-    Examples
-    --------
-    >>> from asbc.evaluate.metrics import describe_metric
-    >>> describe_metric("loo").title, describe_metric("edge_agreement").title
-    ('LOO', 'edge agreement')
-    """
+    """Return the description of a metric, a generic one if there is none."""
     return METRICS.get(name, Metric(name))
