@@ -1,81 +1,48 @@
-"""Spectral clustering of a graph, and the agreement of its clusters with the classes."""
+"""Spectral clustering of a graph."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from asbc.learn.labels import encode_partial
 from asbc.validation import whole_number
 
 
-@dataclass(frozen=True)
-class ClusterAgreement:
-    """Result of :func:`cluster`: agreement of clusters with classes.
-
-    Attributes
-    ----------
-    nmi : float
-        Normalised mutual information: 0 if clusters and classes are independent, 1 if they are equal.
-    ari : float
-        Adjusted Rand index: about 0 for random clusters, 1 if they are equal.
-    """
-
-    nmi: float
-    ari: float
-
-
-def cluster(graph: Any, labels: ArrayLike, *, seed: int = 0) -> ClusterAgreement:
-    """Cluster the graph, without labels, into as many clusters as there are classes, and compare.
+def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the cluster of each node, (n,), by a spectral cut of the graph.
 
     Parameters
     ----------
     graph : (n, n) sparse array, entries 0 or more
         A graph that is not symmetric is replaced by the mean of itself and its transpose.
-    labels : (n,) array of labels of any kind
-        At least two classes. A node without a label (-1, NaN, None or "") is clustered and not compared.
+    count : int
+        Number of clusters, at least 2.
     seed : int, default=0
         Of the vector that the search for eigenvectors starts from.
 
-    Returns
-    -------
-    ClusterAgreement
-
     See Also
     --------
-    asbc.evaluate.Clustering : the task that does this for the graph of every method.
+    asbc.evaluate.Clustering : the task that compares these clusters with the classes.
 
     Examples
     --------
     >>> import numpy as np
     >>> from scipy import sparse
-    >>> from asbc.evaluate.clustering import cluster
-    >>> pieces = sparse.block_diag([np.ones((4, 4)), np.ones((4, 4))])
-    >>> cluster(pieces, ["a"] * 4 + ["b"] * 4)
-    ClusterAgreement(nmi=1.0, ari=1.0)
+    >>> from asbc.evaluate.clustering import spectral_clusters
+    >>> found = spectral_clusters(sparse.block_diag([np.ones((3, 3)), np.ones((2, 2))]), 2)
+    >>> bool(found[0] == found[1] == found[2] != found[3] == found[4])
+    True
     """
     seed = whole_number(seed, "seed", 0, 2**32 - 1)  # what NumPy's RandomState takes
-    codes, classes = encode_partial(labels, graph.shape[0])  # type: ignore[arg-type]
-    if len(classes) < 2:
-        raise ValueError(f"labels must have at least 2 classes to be clustered into; got {len(classes)}")
-    found = spectral_clusters(graph, len(classes), seed)
-    codes, found = codes[codes >= 0], found[codes >= 0]
-    return ClusterAgreement(float(normalized_mutual_info_score(codes, found)), float(adjusted_rand_score(codes, found)))
-
-
-def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64]:
-    """Return the cluster of each node by a spectral cut: rotated eigenvectors of the graph's random walk."""
     W = sp.csr_array(graph, dtype=np.float64, copy=True)
     W.setdiag(0.0)  # a loop has no effect on a cut
-    return _rotated(_leading(sp.csr_array((W + W.T) * 0.5), count, seed))
+    return _rotated(_leading(sp.csr_array((W + W.T) * 0.5), whole_number(count, "count", 2, W.shape[0]), seed))
 
 
 def _leading(W: sp.csr_array, count: int, seed: int) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ import pytest
 
 import asbc
 from asbc.embeddings.sampling import stratified_sample
-from asbc.evaluate.clustering import cluster
+from asbc.evaluate.clustering import spectral_clusters
 from asbc.evaluate.comparison import Bootstrap
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
@@ -24,7 +24,7 @@ INDICES, DISTANCES = NEIGHBORS.indices, NEIGHBORS.distances
         ("seed", lambda seed: asbc.dim_mst(X, NEIGHBORS, seed=seed)),
         ("seed", lambda seed: asbc.search_neighbors(X, 5, search="ivf", seed=seed)),
         ("seed", lambda seed: global_rank(X, sample=10, seed=seed)),
-        ("seed", lambda seed: cluster(np.eye(40), Y, seed=seed)),
+        ("seed", lambda seed: spectral_clusters(np.eye(40), 3, seed=seed)),
         ("seed", lambda seed: Bootstrap(seed=seed)),
     ],
 )
