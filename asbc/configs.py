@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from asbc.extras import MissingExtraError
+
 WEIGHTS = ("gaussian", "nnk")  # that each bandwidth rule is combined with
 
 
@@ -84,14 +86,14 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def build(node: Any, name: str) -> Any:
+def build(node: Any, name: str, **kwargs: Any) -> Any:
     """Instantiate a part of the config; an error about its module or its parameters names the part."""
     from hydra.errors import InstantiationException
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
 
     try:
-        return instantiate(node)
+        return instantiate(node, **kwargs)
     except InstantiationException as error:
         cause: BaseException | None = error.__cause__
         if isinstance(cause, TypeError | ValueError):
@@ -99,6 +101,8 @@ def build(node: Any, name: str) -> Any:
             known = {key.rpartition(".")[2] for key in keys_of(OmegaConf.to_container(node, resolve=True))}
             close = closest(unknown.strip("'"), sorted(known)) if unknown else ""
             raise ValueError(f"{name}: {cause}{close}") from error
+        if isinstance(cause, OSError | MissingExtraError):
+            raise cause from None
         while cause is not None and not isinstance(cause, ModuleNotFoundError):
             cause = cause.__cause__
         if cause is not None and "locating target" in str(error):

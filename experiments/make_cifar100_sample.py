@@ -3,8 +3,9 @@
     python experiments/make_cifar100_sample.py vectors [--scores scores] [--out asbc/data]
 
 `vectors` holds labels.npy and rows.npy (class and row of 30 test images per class) and <encoder>.npy for each encoder
-that is ready. `scores` may hold <encoder>.json with accuracies and times for the model card. Run the script again when
-more encoders are ready.
+that is ready. `scores` may hold <encoder>.json for the model card: `knn20`, `linear`, `epochs`, `cpu_minutes`, the
+`command` that trained it, and `checkpoint`, its file with `name`, `size` and `sha256`. Run the script again when more
+encoders are ready.
 """
 
 from __future__ import annotations
@@ -44,16 +45,15 @@ What it is not
   on one CPU core; the paper's are ResNets of full width, trained for hundreds of epochs on GPUs. Use them to try the
   experiments and to compare methods with each other, not to compare accuracies with the paper.
 
-How they were trained
-  asbc-pretrain encoder=hour/<encoder> data=cifar100 threads=1 trainer.precision=bf16-mixed
-  on the 50,000 training images without their labels. 123 of the images stood at another place of their class than in
-  torchvision's order, so the same command gives a similar encoder, not the same bits.
-  To compute the vectors from the checkpoint again:
+How they were trained: on the 50,000 training images without their labels, by
+{commands}
+  123 of the images were at another place of their class than in torchvision's order, so the same command gives a
+  similar encoder, not the same bits. To compute the vectors from a checkpoint:
   asbc-embed embedding=encoder embedding.encoder=<encoder> embedding.path=trained_models/<encoder>/cifar100
 
 How good they are (accuracy on the 10,000 test images; random is the same network before training)
 {table}
-
+{checkpoints}
 Where the images come from
   Alex Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;
   https://www.cs.toronto.edu/~kriz/cifar.html. experiments/make_cifar100_sample.py writes the files.
@@ -91,8 +91,27 @@ def pack(vectors: Path, out: Path, scores: Path | None = None) -> list[str]:
         raise ValueError(f"{out}: the samples take {size:,} bytes, at most {MAX_BYTES:,} are allowed")
     random = json.loads((scores / "random.json").read_text()) if scores and (scores / "random.json").exists() else {}
     write_json(out / "cifar100.json", {"encoders": registry, "random": random})
-    write_atomic(out / "cifar100.txt", CARD.format(table=_table(registry, random)))
+    card = CARD.format(commands=_commands(registry), table=_table(registry, random), checkpoints=_checkpoints(registry))
+    write_atomic(out / "cifar100.txt", card)
     return found
+
+
+def _commands(registry: dict[str, dict[str, Any]]) -> str:
+    """Return the command that trained each encoder; the recipe's own where the scores give none."""
+    plain = "asbc-pretrain encoder=hour/{} data=cifar100 threads=1 trainer.precision=bf16-mixed"
+    return "\n".join(f"  {entry.get('command', plain.format(name))}" for name, entry in registry.items())
+
+
+def _checkpoints(registry: dict[str, dict[str, Any]]) -> str:
+    """Return the section about the checkpoints, or nothing if the scores describe none."""
+    known = {name: entry["checkpoint"] for name, entry in registry.items() if "checkpoint" in entry}
+    if not known:
+        return ""
+    lines = ["", "Checkpoints (attached to the release, not in the package; embedding.path=<file> reads them)"]
+    for name, file in known.items():
+        lines.append(f"  {ENCODERS[name]:14} {file['name']}, {file['size']:,} bytes")
+        lines += [f"  {'':14} sha256 {file['sha256']}"] if "sha256" in file else []
+    return "\n".join([*lines, ""])
 
 
 def _table(registry: dict[str, dict[str, Any]], random: dict[str, Any]) -> str:

@@ -16,6 +16,14 @@ from asbc.storage import DamagedFileError, check_file, file_inside, read_json
 DATA = Path(str(resources.files("asbc").joinpath("data")))
 CIFAR100_CARD = "cifar100.json"  # written by experiments/make_cifar100_sample.py
 
+# What works where the files of another source are missing.
+ALTERNATIVES = {
+    "lightly": "embedding.source=lightly embeds the images with ImageNet encoders",
+    "published": "embedding.source=published has vectors of solo-learn's ResNet-18 on CIFAR",
+    "checkpoint": "embedding.source=checkpoint reads your checkpoint (embedding.path=...)",
+    "weights": "embedding.source=timm with embedding.path=<file> reads local weights of a timm model",
+}
+
 
 @dataclass
 class Clinc100:
@@ -72,7 +80,7 @@ def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
     own: dict[tuple[str, str], Any] = {("minilm", "clinc100"): Clinc100, ("pixels", "digits"): Digits}
     if (encoder, dataset) in own and split == "test":
         return own[encoder, dataset]().load()
-    card = read_json(DATA / CIFAR100_CARD)["encoders"] if (DATA / CIFAR100_CARD).exists() else {}
+    card = cifar100_card()
     if dataset != "cifar100" or split != "test" or encoder not in card:
         cifar = f", {', '.join(card)} on cifar100" if card else ""
         raise ValueError(
@@ -85,6 +93,19 @@ def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
     except (DamagedFileError, FileNotFoundError) as error:
         raise DamagedFileError(f"{str(error).rstrip('.')}; reinstall asbc to restore it.") from error
     return _read(path, dataset, encoder)
+
+
+def cifar100_card() -> dict[str, Any]:
+    """Return file, checksum and accuracies of every encoder that has a sample of CIFAR-100."""
+    return read_json(DATA / CIFAR100_CARD)["encoders"] if (DATA / CIFAR100_CARD).exists() else {}
+
+
+def instead_of(source: str) -> str:
+    """Return what works without the files of a source, for the message that lists them."""
+    encoders = ", ".join(cifar100_card())
+    sample = f"embedding.source=sample works at once for {encoders} (small encoders of CIFAR-100, not the paper's)"
+    others = [text for name, text in ALTERNATIVES.items() if name != source]
+    return ", ".join([*([sample] if encoders else []), *others]) + ", and embedding=clinc100 needs no file."
 
 
 def _read(path: Path, name: str, encoder: str) -> Embeddings:

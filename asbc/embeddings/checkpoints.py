@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import json
 import math
 import pickle
@@ -45,7 +46,7 @@ _VIT_WIDTH = {"vit_tiny": 192, "vit_small": 384, "vit_base": 768}
 _BACKBONES = (*RESNETS, *_VIT_WIDTH)
 _CLASSIFIERS = ("fc.", "head.")
 # Every ResNet or ViT has one of these weights; what precedes it is the prefix of an encoder.
-_ENCODER_MARKS = ("layer1.0.conv1.weight", "patch_embed.proj.weight")
+_ENCODER_PREFIX = re.compile(r"(|.*\.)(layer1\.0\.conv1|patch_embed\.proj)\.weight")
 MAX_ARGS_BYTES = 2**20
 
 
@@ -123,42 +124,36 @@ def read_checkpoint(
     state = {key: value for key, value in state.items() if not key.startswith(_CLASSIFIERS)}
     networks = {key.split(".")[0] for key in everything}
     args = _read_args(args_file) if args_file else _infer_args(state, networks, file, list_prefixes(everything))
-    name, dataset, own = args["backbone"], args["dataset"], args["asbc"]
+    where, name, kwargs, own = args_file or file, args["backbone"], args["kwargs"], args["asbc"]
     if name not in _BACKBONES:
-        raise ValueError(f"{args_file or file}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
-    cifar_stem = own["padding"] is not None if own else dataset in ("cifar10", "cifar100")
-    if own and cifar_stem and padding is None:
-        padding = own["padding"]
-    if name.startswith("resnet") and cifar_stem and padding is None:
-        if not args_file and "classifier" not in networks:  # every method of solo-learn has a classifier
+        raise ValueError(f"{where}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
+    if own:
+        stem = None if own["padding"] is None else padding or own["padding"]
+    else:
+        stem = (padding or 2) if args["dataset"] in ("cifar10", "cifar100") else None  # solo-learn pads by 2
+        known = padding or args_file or "classifier" in networks  # every method of solo-learn has a classifier
+        if stem and name.startswith("resnet") and not known:
             raise ValueError(
                 f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
                 "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
             )
-        padding = 2
     try:
         with torch.device("meta"):  # allocates nothing, whatever sizes args.json asks for
-            model = (
-                resnet(name, padding if cifar_stem else None, **args["kwargs"])
-                if name.startswith("resnet")
-                else _vit(name, args["method"], args["kwargs"], state)
-            )
+            model = resnet(name, stem, **kwargs) if name in RESNETS else _vit(name, args["method"], kwargs, state)
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"{args_file or file}: {name} does not take the arguments {args['kwargs']} ({error})"
-        ) from error
+        raise ValueError(f"{where}: {name} does not take the arguments {kwargs} ({error})") from error
     load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
-    size, architecture = None, f"{name}, {'CIFAR' if cifar_stem else 'ImageNet'} stem"
-    if args["kwargs"].get("width", STANDARD_WIDTH) != STANDARD_WIDTH:
-        architecture += f", width {args['kwargs']['width']}"
-    if cifar_stem and padding == 1:
-        architecture += ", padding 1"
     if isinstance(model, VisionTransformer):
         size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(name, args['method'])} heads"
+    else:
+        width = kwargs.get("width", STANDARD_WIDTH)
+        size, architecture = None, f"{name}, {'ImageNet' if stem is None else 'CIFAR'} stem"
+        architecture += f", width {width}" if width != STANDARD_WIDTH else ""
+        architecture += ", padding 1" if stem == 1 else ""
     if own:
         transform, size = plain_view(own["image_size"], own["mean"], own["std"]), own["image_size"]
     else:
-        transform, size = _transform(dataset, size)
+        transform, size = _transform(args["dataset"], size)
     origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
 
@@ -255,7 +250,7 @@ def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, pre
         kwargs = {} if width == STANDARD_WIDTH else {"width": width}
         return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": None, "asbc": None}
     raise ValueError(
-        f"{file}: neither a ResNet nor a ViT (first weights: {shorten_all(list(state)[:3])}); "
+        f"{file}: neither a ResNet nor a ViT (first weights: {join(list(state)[:3])}); "
         f"supported are {', '.join(_BACKBONES)}. {prefixes}"
     )
 
@@ -313,14 +308,8 @@ def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kw
         model.conv1 = nn.Conv2d(3, width, kernel_size=3, stride=1, padding=padding, bias=False)
         model.maxpool = nn.Identity()
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-    model.fc = nn.Identity()
+    model.num_features, model.fc = model.fc.in_features, nn.Identity()
     return model
-
-
-def feature_width(model: Any) -> int:
-    """Return the number of features of a ResNet."""
-    last = model.layer4[-1]
-    return int((last.bn3 if isinstance(last, Bottleneck) else last.bn2).num_features)
 
 
 class _ResNet(ResNet):
@@ -415,7 +404,7 @@ def state_dict_of(content: Any, file: Path) -> dict[str, Tensor]:
             if isinstance(value, Tensor)
         ]
     if not found:
-        raise ValueError(f"{file}: holds no weights, but {shorten_all(map(str, content)) or 'nothing'}")
+        raise ValueError(f"{file}: holds no weights, but {join(map(str, content)) or 'nothing'}")
     state = dict(found)
     if len(state) < len(found):  # keys that are not strings, such as 1 and "1"
         twice = next(name for name, times in Counter(name for name, _ in found).items() if times > 1)
@@ -449,16 +438,16 @@ def select_weights(state: Mapping[str, Tensor], prefix: str | None, file: Path) 
 
 def encoder_prefixes(state: Mapping[str, Tensor]) -> list[str]:
     """Return the prefixes of all ResNets and ViTs, ``""`` for one that has the file to itself."""
-    found = [key[: -len(mark)] for key in state for mark in _ENCODER_MARKS if key == mark or key.endswith("." + mark)]
-    return sorted(set(found))
+    return sorted({found[1] for key in state if (found := _ENCODER_PREFIX.fullmatch(key))})
 
 
 def list_prefixes(state: Mapping[str, Tensor]) -> str:
     """Return the prefixes of a file's weights for an error message, those of encoders first."""
     networks = [repr(prefix) for prefix in encoder_prefixes(state)]
     counts = Counter(key.partition(".")[0] + "." if "." in key else key for key in state)
-    counted = [f"{shorten(name)} ({count} weights)" for name, count in counts.items()]
-    return f"ResNets and ViTs have the prefixes {', '.join(networks) or 'none'}; the file has {_join(counted, 12)}."
+    counted = ", ".join([f"{shorten(name)} ({count} weights)" for name, count in counts.items()][:12])
+    more = ", ..." if len(counts) > 12 else ""
+    return f"ResNets and ViTs have the prefixes {', '.join(networks) or 'none'}; the file has {counted}{more}."
 
 
 def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
@@ -474,7 +463,7 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> N
         "unexpected": [name for name in state if name not in expected],
         "of another shape": shapes,
     }
-    listed = [f"{len(names)} {kind}: {shorten_all(names, 5)}" for kind, names in problems.items() if names]
+    listed = [f"{len(names)} {kind}: {join(names, 5)}" for kind, names in problems.items() if names]
     if listed:
         raise ValueError(f"{what}: the weights do not fit. {'; '.join(listed)}")
     for name, value in state.items():
@@ -489,15 +478,12 @@ def shorten(name: str, most: int = 100) -> str:
     return shown if len(shown) <= most else f"{shown[:most]}... ({len(name):,} characters)"
 
 
-def shorten_all(names: Iterable[str], most: int = 8) -> str:
-    """Return the first `most` names, joined."""
-    return _join([shorten(name) for name in names], most)
+def join(names: Iterable[str], most: int = 8) -> str:
+    """Return the first `most` names, shortened and joined."""
+    first = [shorten(name) for name in itertools.islice(names, most + 1)]
+    return ", ".join(first[:most]) + (", ..." if len(first) > most else "")
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _join(words: list[str], most: int) -> str:
-    return ", ".join(words[:most]) + (", ..." if len(words) > most else "")

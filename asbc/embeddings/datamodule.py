@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import enum
-import functools
 import hashlib
 import os
-import re
 import struct
-import types
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torchvision.datasets.folder import default_loader
 
 from asbc.embeddings.download import RemoteFile, fetch_all
 from asbc.embeddings.files import read_vectors
@@ -131,27 +128,23 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         self.dataset: Any = None  # the images of `split`
         self.rows: NDArray | None = None  # the rows that predict_dataloader returns; None for all
 
-    def prepare_data(
-        self, files: Sequence[RemoteFile] = (), what: str | None = None, instead: str = INSTEAD_OF_CIFAR
-    ) -> None:
-        """Download and unpack CIFAR if it is missing, together with other `files` that `what` needs."""
-        if self.dataset is not None:
-            return
-        archive = self._cifar_archive()
+    def missing_files(self) -> list[RemoteFile]:
+        """Return the archive of CIFAR if its images are not in `root`."""
+        if self.dataset is not None or not isinstance(self.source, str) or self.source not in CIFAR:
+            return []
         try:
             self.dataset = self._open(self.split)
-        except RuntimeError:  # torchvision's error for CIFAR files that are missing or damaged
-            if archive is None:
-                raise
-            fetch_all(what or str(self.source), [*files, archive], instead, download=self.download)
+            return []
+        except RuntimeError:  # torchvision's error for files that are missing or damaged
+            kind = CIFAR[self.source]
+            return [RemoteFile(kind.url, self.root / kind.filename, f"md5:{kind.tgz_md5}", _CIFAR_BYTES[self.source])]
+
+    def prepare_data(self) -> None:
+        """Download and unpack CIFAR if it is missing."""
+        if files := self.missing_files():
+            fetch_all(str(self.source), files, INSTEAD_OF_CIFAR, download=self.download)
             with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
-                CIFAR[str(self.source)](
-                    self.root, self.split == "train", download=True
-                )  # verifies and unpacks the archive
-            self.dataset = self._open(self.split)
-        else:
-            if files:
-                fetch_all(what or str(self.source), files, instead, download=self.download)
+                CIFAR[str(self.source)](self.root, self.split == "train", download=True)  # verifies and unpacks it
 
     def setup(self, stage: str | None = None) -> None:
         """Open the images of `split`."""
@@ -159,12 +152,6 @@ class EmbeddingDataModule(lightning.LightningDataModule):
             self.dataset = self._open(self.split)
         if len(self.dataset) == 0:
             raise ValueError("dataset: it has no images")
-
-    def _cifar_archive(self) -> RemoteFile | None:
-        if not isinstance(self.source, str) or self.source not in CIFAR:
-            return None
-        kind = CIFAR[self.source]
-        return RemoteFile(kind.url, self.root / kind.filename, f"md5:{kind.tgz_md5}", _CIFAR_BYTES[self.source])
 
     def _open(self, split: str) -> Any:
         if not isinstance(self.source, str):
@@ -180,7 +167,8 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         """Return a `Batch` for every `batch_size` rows; each process of a distributed job gets its share."""
         rows = np.arange(len(self.dataset)) if self.rows is None else self.rows
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # the rows of a batch are consecutive
+        batches = [run[at : at + self.batch_size] for run in runs for at in range(0, len(run), self.batch_size)]
         # No sampler distributes them: it would pad, and it refuses fewer batches than processes.
         return DataLoader(
             _Batches(self._images(self.dataset), batches[rank::world]),
@@ -211,12 +199,12 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         return [Subset(images, rows.tolist()) for rows in (np.sort(order[held_out:]), np.sort(order[:held_out]))]
 
     def _loader(self, images: Any, transform: Any, shuffle: bool = False) -> DataLoader:
-        pairs = _Images(images, transform, self.image_size, labeled=True)
+        pairs = PreparedImages(images, transform, self.image_size, labeled=True)
         pin = torch.cuda.is_available()
         return DataLoader(pairs, self.batch_size, shuffle, num_workers=self.num_workers, pin_memory=pin)
 
-    def _images(self, dataset: Any) -> _Images:
-        return _Images(dataset, self.transform, self.image_size)
+    def _images(self, dataset: Any) -> PreparedImages:
+        return PreparedImages(dataset, self.transform, self.image_size)
 
     def batch(self, rows: NDArray) -> Batch:
         """Return the images and labels of `rows`."""
@@ -224,30 +212,26 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     def content_hash(self) -> str:
         """Return a hash of the data set's attribute ``fingerprint`` if it has one, else of its contents."""
-        data = self.dataset
-        given = getattr(data, "fingerprint", None)
-        if given is not None:
-            return hashlib.sha256(str(given).encode()).hexdigest()
-        digest = hashlib.sha256()
-        # Shortcuts only for classes whose behaviour is known.
-        own = [getattr(data, name, None) for name in ("transform", "target_transform")]
-        if any(transform is not None for transform in own):
-            digest.update(stable_text(own).encode())
-        if type(data) in CIFAR.values():
+        data, digest = self.dataset, hashlib.sha256()
+        changed = any(getattr(data, name, None) is not None for name in ("transform", "target_transform"))
+        if getattr(data, "fingerprint", None) is not None:
+            digest.update(str(data.fingerprint).encode())
+        elif type(data) in CIFAR.values() and not changed:
             digest.update(fingerprint(data.data, np.asarray(data.targets)).encode())
-            return digest.hexdigest()
-        if type(data) is torchvision.datasets.ImageFolder:
-            digest.update(stable_text(data.loader).encode())
+        elif type(data) is torchvision.datasets.ImageFolder and data.loader is default_loader and not changed:
             for file, label in data.samples:  # by size and time: reading every image would take as long as embedding
-                stat = os.stat(file)
-                name = os.path.relpath(file, data.root)
+                stat, name = os.stat(file), os.path.relpath(file, data.root)
                 digest.update(f"{name} {label} {stat.st_size} {stat.st_mtime_ns};".encode())
-            return digest.hexdigest()
-        digest = hashlib.sha256()
-        for row in range(len(data)):
-            image, label = read_image(data, row)
-            digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
+        else:
+            for row in range(len(data)):
+                image, label = read_image(data, row)
+                digest.update(f"{label} ".encode() + fingerprint(np.asarray(image)).encode())
         return digest.hexdigest()
+
+    def prepared_hash(self, images: int = 8) -> str:
+        """Return a hash of a few images after `transform`, which shows differences that its description does not."""
+        rows = np.unique(np.linspace(0, len(self.dataset) - 1, images).astype(np.int64))
+        return fingerprint(self.batch(rows).images.numpy())
 
 
 class VectorDataModule(lightning.LightningDataModule):
@@ -333,10 +317,12 @@ class VectorDataModule(lightning.LightningDataModule):
         return DataLoader(TensorDataset(self.vectors[rows], self.targets[rows]), self.batch_size, shuffle)
 
 
-class _Images(Dataset):
+class PreparedImages(Dataset):
     """Checked (image, label) pairs, the image as a float tensor."""
 
-    def __init__(self, dataset: Any, transform: Any, image_size: tuple[int, int] | None, labeled: bool = False) -> None:
+    def __init__(
+        self, dataset: Any, transform: Any, image_size: tuple[int, int] | None = None, labeled: bool = False
+    ) -> None:
         self.dataset, self.transform, self.image_size, self.labeled = dataset, transform, image_size, labeled
 
     def __len__(self) -> int:
@@ -357,14 +343,14 @@ class _Images(Dataset):
                 f"got {image.dtype} {tuple(image.shape)}"
             )
         if label is None and self.labeled:
-            raise ValueError(f"image {row} of the data set has no label, which training needs")
+            raise ValueError(f"image {row} of the data set has no label; a classifier or a probe needs one")
         return image, None if label is None else int(label)
 
 
 class _Batches(Dataset):
     """A data set whose items are batches of given rows."""
 
-    def __init__(self, images: _Images, batches: list[NDArray]) -> None:
+    def __init__(self, images: PreparedImages, batches: list[NDArray]) -> None:
         self.images, self.batches = images, batches
 
     def __len__(self) -> int:
@@ -387,89 +373,3 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
         samples = getattr(dataset, "samples", None)
         file = f" ({samples[row][0]})" if isinstance(samples, list) and row < len(samples) else ""
         raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
-
-
-# Classes of these packages are described by name and attributes; for other classes, the code of the methods counts too.
-_LIBRARIES = ("builtins", "torch", "torchvision", "timm", "numpy", "PIL", "abc", "collections", "functools", "typing")
-
-
-def stable_text(value: Any, _parents: tuple[int, ...] = ()) -> str:
-    """Return a description of a transform that is the same in every process, and differs if its results may differ.
-
-    Functions are described by name, code, defaults, closure and the constants that they read; other objects by class
-    and attributes.
-    """
-    if id(value) in _parents:
-        return "recursive"
-
-    def inner(item: Any) -> str:
-        return stable_text(item, (*_parents, id(value)))
-
-    if value is None or value is Ellipsis or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return without_addresses(f"{type(value).__name__} {value!r}")
-    if isinstance(value, Tensor):
-        raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return f"tensor {value.dtype} {tuple(value.shape)} {fingerprint(raw)}"
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return f"array {fingerprint(value)}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(sorted(f"{inner(key)}: {inner(item)}" for key, item in value.items())) + "}"
-    if isinstance(value, (set, frozenset)):
-        return "{" + ", ".join(sorted(map(inner, value))) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(inner, value)) + "]"
-    if isinstance(value, types.CodeType):
-        lines = [value.co_code.hex(), *map(inner, value.co_consts), *value.co_names, *value.co_varnames]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    if isinstance(value, types.FunctionType):
-        cells = [_cell_contents(cell) for cell in value.__closure__ or ()]
-        read = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-        constants = {name: item for name, item in read.items() if _is_constant(item, value.__module__)}
-        return f"{_name(value)} {inner([value.__code__, value.__defaults__, value.__kwdefaults__, cells, constants])}"
-    if isinstance(value, types.MethodType):
-        return f"method {inner(value.__func__)} of {inner(value.__self__)}"
-    if isinstance(value, functools.partial):
-        return f"partial {inner([value.func, value.args, value.keywords])}"
-    if isinstance(value, enum.Enum):
-        return f"{_name(type(value))} {value.name}"
-    if isinstance(value, type):
-        return _name(value)
-    if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
-    if not hasattr(value, "__dict__"):
-        return f"{_name(type(value))} {without_addresses(repr(value))}"
-    methods = [
-        {name: item for name, item in vars(kind).items() if isinstance(item, types.FunctionType)}
-        for kind in type(value).__mro__
-        if kind.__module__.partition(".")[0] not in _LIBRARIES
-    ]
-    return f"{_name(type(value))} {inner([vars(value), methods])}"
-
-
-def without_addresses(text: str) -> str:
-    """Return text without memory addresses, which differ between processes."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
-
-
-def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
-
-
-def _cell_contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Return the names that a function and its inner functions look up."""
-    inside = [item for item in code.co_consts if isinstance(item, types.CodeType)]
-    return sorted({*code.co_names, *(name for item in inside for name in _names(item))})
-
-
-def _is_constant(value: Any, module: str) -> bool:
-    """Whether a global is a plain value, or a function of the same module."""
-    if isinstance(value, types.FunctionType):
-        return value.__module__ == module
-    return isinstance(value, (bool, int, float, str, bytes, tuple, list, np.ndarray, Tensor))

@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.embeddings.bundled import instead_of
 from asbc.embeddings.download import DownloadError, RemoteFile, missing_files, unreachable
 from asbc.embeddings.source import EncoderSource
 from asbc.embeddings.store import Embeddings, cache_folder, check_arrays
 from asbc.extras import needed
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has
-INSTEAD_OF_HUB = (
-    "embedding.path=<file> names a local file of weights, embedding.source=lightly has weights of lightly's benchmark, "
-    "embedding.source=sample works at once for simclr (a small encoder, not the paper's), "
-    "embedding.source=checkpoint reads your checkpoint, and embedding=clinc100 needs no file."
-)
 
 
 # Files of models
@@ -73,12 +69,12 @@ def hub_file(
     address = hub_address(repository, names[0], cache)
     reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else unreachable(address.url) if download else None
     if reason or not download:
-        raise missing_files(f"model={model!r}", [address], INSTEAD_OF_HUB, reason or "download=false")
+        raise missing_files(f"model={model!r}", [address], instead_of("timm"), reason or "download=false")
     for name in names:
         try:
             found = _ask(repository, name)
         except Exception as error:  # huggingface_hub raises many kinds
-            raise missing_files(f"model={model!r}", [address], INSTEAD_OF_HUB, str(error)) from error
+            raise missing_files(f"model={model!r}", [address], instead_of("timm"), str(error)) from error
         if found:
             return found
     raise ValueError(f"model={model!r}: {repository} has none of the files {', '.join(names)}")
@@ -224,20 +220,18 @@ def open_dataset(
         import datasets
         from huggingface_hub import constants
     folder = Path(name).expanduser()
-    if folder.is_dir() and any((folder / file).exists() for file in ("state.json", "dataset_dict.json")):
+    if any((folder / file).exists() for file in ("state.json", "dataset_dict.json")):
         found = datasets.load_from_disk(str(folder))
         if isinstance(found, datasets.Dataset):
             return found
         if split not in found:
             raise ValueError(f"split={split!r}: {name} has {', '.join(found)}")
         return found[split]
-    reason = None
+    source, place, reason = (str(folder) if folder.is_dir() else name), str(cache_folder(cache) / "hf"), None
     if not folder.is_dir():
         reason = unreachable(constants.ENDPOINT) if download else "download=false"
     try:
         with _offline(reason is not None or folder.is_dir()):
-            place = str(cache_folder(cache) / "hf")
-            source = str(folder) if folder.is_dir() else name
             return datasets.load_dataset(source, config, split=split, revision=revision, cache_dir=place)
     except Exception as error:  # datasets raises many kinds
         first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -272,13 +266,9 @@ def _column(rows: Any, chosen: str | None, name: str) -> tuple[str, str]:
     """Return the column to embed, and whether it holds images or vectors."""
     from datasets import Image
 
-    kinds = {}
-    for key, feature in rows.features.items():
-        inner = getattr(feature, "feature", None)
-        if isinstance(feature, Image):
-            kinds[key] = "images"
-        elif inner is not None and str(getattr(inner, "dtype", "")).startswith("float"):
-            kinds[key] = "vectors"
+    floats = {key for key, each in rows.features.items() if "float" in str(getattr(each, "feature", ""))}
+    kinds = {key: "images" for key, each in rows.features.items() if isinstance(each, Image)}
+    kinds |= dict.fromkeys(sorted(floats), "vectors")
     if chosen is not None:
         if chosen not in kinds:
             has = ", ".join(f"{key} ({kind})" for key, kind in kinds.items()) or "none"
@@ -311,7 +301,8 @@ def _label(rows: Any, chosen: str | None, column: str, name: str) -> str | None:
 
 
 def _vectors(rows: Any, column: str, name: str) -> NDArray:
-    lengths = {len(vector) if vector is not None else 0 for vector in rows.select_columns([column])[:][column]}
-    if len(lengths) != 1 or lengths == {0}:
-        raise ValueError(f"{name}, column {column}: vectors must have one length, got {sorted(lengths)[:5]}")
-    return np.asarray(rows.with_format("numpy", columns=[column])[:][column])
+    vectors = np.asarray(rows.with_format("numpy", columns=[column])[:][column])
+    if vectors.ndim != 2:
+        lengths = sorted({np.size(vector) for vector in vectors})[:5]
+        raise ValueError(f"{name}, column {column}: vectors must have one length, got {lengths}")
+    return vectors

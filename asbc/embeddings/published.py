@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from asbc.embeddings.bundled import instead_of
 from asbc.embeddings.download import RemoteFile, fetch_all, file_hash
 from asbc.embeddings.files import read_array
 from asbc.embeddings.store import Embeddings, cache_folder, check_arrays
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HOST = "https://raw.githubusercontent.com"
-_SAMPLE = "embedding.source=sample works at once for simclr (a small encoder trained on CIFAR-100, not the paper's), "
-_OTHERS = (
-    "embedding.source=checkpoint reads your checkpoint (embedding.path=...), embedding.source=timm a timm model, and "
-    "embedding=clinc100 needs no file."
-)
-INSTEAD_OF_PUBLISHED = f"{_SAMPLE}embedding.source=lightly embeds the images with ImageNet encoders, {_OTHERS}"
-INSTEAD_OF_LIGHTLY = f"{_SAMPLE}embedding.source=published has vectors of solo-learn's ResNet-18 on CIFAR, {_OTHERS}"
 
 
 @cached
@@ -58,7 +52,7 @@ def published_embeddings(
             "source=checkpoint or source=timm."
         )
     files = [published_file(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
-    fetch_all(f"{encoder} on {dataset}", files, INSTEAD_OF_PUBLISHED, download=download)
+    fetch_all(f"{encoder} on {dataset}", files, instead_of("published"), download=download)
     for file in files:
         file.verify()
     vectors, labels = read_array(files[0].path), np.asarray(read_array(files[1].path))
@@ -95,7 +89,7 @@ def lightly_encoder(encoder: str, cache: str | os.PathLike | None = None, downlo
     from asbc.embeddings.checkpoints import read_checkpoint
 
     file = lightly_file(encoder, cache)
-    fetch_all(f"{encoder} of lightly", [file], INSTEAD_OF_LIGHTLY, download=download)
+    fetch_all(f"{encoder} of lightly", [file], instead_of("lightly"), download=download)
     verify_first_use(file)
     found = read_checkpoint(file.path, prefix="backbone.")
     expected = registry("lightly")["encoders"][encoder]["backbone"].partition("_patch")[0]

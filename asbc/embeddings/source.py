@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from asbc.embeddings.store import Embeddings, Store, read_entry
 from asbc.extras import needed
-from asbc.version import __version__
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do not need it
     from torch.utils.data import Dataset
@@ -23,7 +18,6 @@ if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do 
     from asbc.embeddings.download import RemoteFile
 
 SOURCES = ("sample", "published", "lightly", "checkpoint", "timm")
-_LIBRARIES = ("torch", "torchvision", "lightning", "timm", "numpy")
 
 
 @dataclass(repr=False)
@@ -124,6 +118,7 @@ class EncoderSource:
             raise ValueError("path: no checkpoint file or folder given for source=checkpoint")
         with needed("embedding images", "embed"):
             from asbc.embeddings.datamodule import EmbeddingDataModule
+            from asbc.embeddings.embedder import embed
 
         images = EmbeddingDataModule(
             self.dataset,
@@ -142,35 +137,33 @@ class EncoderSource:
             "dataset": self._dataset_name(),
             "split": self.split,
         }
-        return embed(encoder, images, Store(self.cache), names, dict(self.trainer))
+        return embed(encoder, images, Store(self.cache), names, self.trainer)
 
     def _open(self, images: EmbeddingDataModule) -> Encoder:
-        """Download what encoder and images need, and return the encoder."""
-        from asbc.embeddings.datamodule import INSTEAD_OF_CIFAR
+        """Return the encoder. If files of it or of the images cannot be downloaded, one error lists all of them."""
+        what, files = f"{self.encoder} on {self._dataset_name()}", images.missing_files()
+        if self.source == "lightly":
+            from asbc.embeddings.published import lightly_encoder, lightly_file
 
-        what = f"{self.encoder} on {self._dataset_name()}"
+            self._download(what, [lightly_file(self.encoder, self.cache), *files])
+            return lightly_encoder(self.encoder, self.cache, self.download)
+        if self.source == "timm":
+            from asbc.embeddings.hub import missing_model_files
+            from asbc.embeddings.timm_models import timm_model
+
+            self._download(what, [*missing_model_files(self.model, self.path, self.cache), *files])
+            return timm_model(self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download)
         if self.source == "checkpoint":
             from asbc.embeddings.checkpoints import read_checkpoint
 
-            encoder = read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
-            images.prepare_data((), what, INSTEAD_OF_CIFAR)
-            return encoder
-        files: list[RemoteFile] = []
-        if self.source == "lightly":
-            from asbc.embeddings.published import INSTEAD_OF_LIGHTLY, lightly_encoder, lightly_file
-
-            files = [lightly_file(self.encoder, self.cache)]
-            images.prepare_data(files, what, INSTEAD_OF_LIGHTLY)
-            return lightly_encoder(self.encoder, self.cache, self.download)
-        if self.source == "timm":
-            from asbc.embeddings.hub import INSTEAD_OF_HUB, missing_model_files
-            from asbc.embeddings.timm_models import timm_model
-
-            files = missing_model_files(self.model, self.path, self.cache)
-            images.prepare_data(files, what, INSTEAD_OF_HUB)
-            return timm_model(self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download)
-        images.prepare_data((), what, INSTEAD_OF_CIFAR)
+            return read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
         return cast("Encoder", self.source)
+
+    def _download(self, what: str, files: list[RemoteFile]) -> None:
+        from asbc.embeddings.bundled import instead_of
+        from asbc.embeddings.download import fetch_all
+
+        fetch_all(what, files, instead_of(str(self.source)), download=self.download)
 
     def _dataset_name(self) -> str:
         if self.name:
@@ -178,65 +171,3 @@ class EncoderSource:
         if self.dataset == "imagefolder":
             return Path(self.root or self.dataset).name
         return self.dataset if isinstance(self.dataset, str) else type(self.dataset).__name__.lower()
-
-
-def embed(
-    encoder: Encoder,
-    images: EmbeddingDataModule,
-    store: Store,
-    names: Mapping[str, str],
-    trainer: Mapping[str, Any] | None = None,
-) -> Path:
-    """Return the folder of the stored embeddings of `images`; the encoder runs only for rows that are missing.
-
-    `names` (``encoder``, ``source``, ``dataset``, ``split``) go into the manifest, `trainer` to `lightning.Trainer`.
-    """
-    from asbc.embeddings.datamodule import stable_text, without_addresses
-
-    options = {"accelerator": "auto", "devices": 1, "precision": "32-true", **(trainer or {})}
-    images.prepare_data()
-    images.setup()
-    inputs = {
-        "weights": encoder.weights_hash(),
-        "architecture": encoder.architecture,
-        "model": without_addresses(str(encoder.model)),
-        "transform": stable_text(encoder.transform),
-        "images": images.content_hash(),
-        "precision": str(options["precision"]),
-    }
-    key = store.key(inputs)
-    found = store.find(key)
-    if found is not None:
-        return found
-
-    import lightning
-
-    from asbc.embeddings.embedder import Embedder, EmbeddingWriter, count_features, quiet_lightning
-
-    first = images.batch(np.arange(1))
-    manifest = {
-        **names,
-        "architecture": encoder.architecture,
-        "origin": encoder.origin,
-        "weights_sha256": inputs["weights"],
-        "images_sha256": inputs["images"],
-        "normalisation": " ".join(without_addresses(str(encoder.transform)).split()),
-        "precision": inputs["precision"],
-        "versions": {"asbc": __version__, **{name: version(name) for name in _LIBRARIES}},
-    }
-    shape = (len(images.dataset), count_features(encoder.model, first.images))
-    writer = EmbeddingWriter(store, key, shape, bool(len(first.labels)), manifest)
-    fixed = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_model_summary": False,
-        "use_distributed_sampler": False,
-        "callbacks": [writer],
-    }
-    try:
-        with quiet_lightning():
-            runner = lightning.Trainer(**{"enable_progress_bar": sys.stderr.isatty(), **options, **fixed})
-            runner.predict(Embedder(encoder.model), datamodule=images, return_predictions=False)
-    finally:
-        writer.release()
-    return store.folder / key

@@ -2,18 +2,15 @@
 
 ``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if there are labels, and ``manifest.json`` with the
 checksums of both. The key is a hash of everything that determines the vectors. An entry appears by one rename, so it is
-complete or absent. Until then its rows are collected in ``.draft-<key>``, each with a checksum: a job that resumes
-computes only the rows whose checksum does not fit.
+complete or absent. Until then its rows are collected in ``.draft-<key>``, a file per batch, where a later job resumes.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,13 +22,14 @@ from numpy.typing import NDArray
 
 from asbc.storage import (
     DamagedFileError,
+    atomic_file,
     check_file,
     explain_write_error,
-    file_checksum,
     file_inside,
     open_array,
     read_json,
     remove_temporary_files,
+    write_array_blocks,
     write_json,
 )
 
@@ -228,118 +226,66 @@ def _open_checked(folder: Path, name: str, manifest: Mapping[str, Any], dtype: A
 
 
 class Draft:
-    """An unfinished entry. Several processes may write its rows; one creates and publishes it."""
+    """An unfinished entry: a file for every batch of consecutive rows. Several processes may write, one publishes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def create(self, n: int, d: int, labeled: bool) -> None:
-        """Reserve disk space for all rows, unless an earlier job did."""
-        shapes = {"vectors.npy": (n, d), "checks.npy": (n,), **({"labels.npy": (n,)} if labeled else {})}
-        types = {"vectors.npy": np.float32, "checks.npy": np.uint32, "labels.npy": np.int64}
-        try:
-            for name, shape in shapes.items():
-                open_array(self.folder / name, types[name], shape)
-            return
-        except (OSError, ValueError):
-            shutil.rmtree(self.folder, ignore_errors=True)
-        try:
-            with cache_errors(self.folder.parent):
-                self.folder.mkdir(parents=True)
-                for name, shape in shapes.items():
-                    _allocate(self.folder / name, shape, np.dtype(types[name]))
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-
     def write(self, rows: NDArray, vectors: NDArray, labels: NDArray | None) -> None:
-        """Write `vectors` (b, d) and `labels` (b,) to `rows` (b,)."""
-        vectors = np.ascontiguousarray(vectors, np.float32)
-        labels = None if labels is None else np.ascontiguousarray(labels, np.int64)
-        with cache_errors(self.folder.parent):
-            _write_rows(self.folder / "vectors.npy", rows, vectors)
-            if labels is not None:
-                _write_rows(self.folder / "labels.npy", rows, labels)
-            _write_rows(self.folder / "checks.npy", rows, _row_checksums(vectors, labels))
+        """Write `vectors` (b, d) and `labels` (b,) of the consecutive `rows` (b,)."""
+        known = np.empty(0, np.int64) if labels is None else np.asarray(labels, np.int64)
+        with cache_errors(self.folder.parent), atomic_file(self.folder / f"{rows[0]:09d}.npz") as file:
+            np.savez(file, vectors=np.asarray(vectors, np.float32), labels=known)
 
-    def missing(self) -> NDArray[np.int64]:
-        """Return the rows that were not written yet, or not completely."""
-        vectors, labels, expected = (self._open(name) for name in ("vectors", "labels", "checks"))
-        assert vectors is not None and expected is not None
-        written = np.zeros(len(expected), bool)
-        for start in range(0, len(expected), 4096):
-            rows = slice(start, start + 4096)
-            found = _row_checksums(vectors[rows], None if labels is None else labels[rows])
-            written[rows] = (expected[rows] != 0) & (expected[rows] == found)
-        return np.flatnonzero(~written)
+    def batches(self) -> Iterator[tuple[int, NDArray, NDArray]]:
+        """Yield first row, vectors and labels of every batch, in order; damaged files are removed."""
+        end = 0
+        for path in sorted(self.folder.glob("*.npz")):
+            try:
+                first = int(path.stem)
+                with np.load(path) as arrays:
+                    vectors, labels = arrays["vectors"], arrays["labels"]
+                if first < end:
+                    raise ValueError("its rows are in another file, too")
+            except Exception:  # a damaged archive makes NumPy raise almost anything
+                path.unlink()
+                continue
+            end = first + len(vectors)
+            yield first, vectors, labels
 
-    def publish(self, manifest: Mapping[str, Any], target: Path) -> None:
-        """Turn the draft into the finished entry `target`."""
-        missing = self.missing()
+    def missing(self, n: int) -> NDArray[np.int64]:
+        """Return those of n rows that are not written yet."""
+        missing = np.ones(n, bool)
+        for first, vectors, _ in self.batches():
+            missing[first : first + len(vectors)] = False
+        return np.flatnonzero(missing)
+
+    def publish(self, n: int, manifest: Mapping[str, Any], target: Path) -> None:
+        """Turn the draft of n rows into the finished entry `target`."""
+        missing = self.missing(n)
         if missing.size:
             raise RuntimeError(f"{self.folder}: {missing.size} rows were never written, the first is {missing[0]}")
-        vectors, labels = self._open("vectors"), self._open("labels")
-        assert vectors is not None
-        names = ["vectors.npy", *(["labels.npy"] if labels is not None else [])]
-        complete = {
-            "format": FORMAT,
-            **manifest,
-            "shape": list(vectors.shape),
-            "dtype": str(vectors.dtype),
-            "fingerprint": fingerprint(vectors, labels),
-            "checksums": {name: file_checksum(self.folder / name) for name in names},
-        }
-        del vectors, labels  # Windows does not rename a folder whose files are mapped
+        found = [(vectors.shape[1], labels) for _, vectors, labels in self.batches()]
+        shape, labels = (n, found[0][0]), np.concatenate([labels for _, labels in found])
         with cache_errors(target.parent):
-            remove_temporary_files(self.folder)  # of a job that was killed while it wrote the manifest
-            for name in names:
-                with open(self.folder / name, "r+b") as file:
-                    os.fsync(file.fileno())
+            blocks = (vectors for _, vectors, _ in self.batches())
+            checksums = {"vectors.npy": write_array_blocks(self.folder / "vectors.npy", np.float32, shape, blocks)}
+            if len(labels):
+                checksums["labels.npy"] = write_array_blocks(self.folder / "labels.npy", np.int64, (n,), iter([labels]))
+            vectors = open_array(self.folder / "vectors.npy")
+            complete = {
+                "format": FORMAT,
+                **manifest,
+                "shape": list(shape),
+                "dtype": str(vectors.dtype),
+                "fingerprint": fingerprint(vectors, labels if len(labels) else None),
+                "checksums": checksums,
+            }
+            del vectors  # Windows does not rename a folder whose files are mapped
             write_json(self.folder / "manifest.json", complete)
-            (self.folder / "checks.npy").unlink()
+            remove_temporary_files(self.folder)  # of a job that was killed
+            for path in self.folder.glob("*.npz"):
+                path.unlink()
             if target.exists():
                 shutil.rmtree(target)  # a folder without a manifest
             os.rename(self.folder, target)
-
-    def _open(self, name: str) -> NDArray | None:
-        path = self.folder / f"{name}.npy"
-        return open_array(path) if path.exists() else None
-
-
-def _row_checksums(vectors: NDArray, labels: NDArray | None) -> NDArray[np.uint32]:
-    """Return a checksum of every row and its label. It is never 0, which means not written."""
-    tails = [b""] * len(vectors) if labels is None else [label.tobytes() for label in labels]
-    rows = np.ascontiguousarray(vectors)
-    sums = [zlib.crc32(tail, zlib.crc32(row)) or 1 for row, tail in zip(rows, tails, strict=True)]
-    return np.array(sums, np.uint32)
-
-
-def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Create an ``.npy`` file of zeros and reserve its disk space, so that a full disk is noticed before the work."""
-    with open(path, "wb") as file:
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        size = file.tell() + int(np.prod(shape)) * dtype.itemsize
-        file.flush()
-        file.truncate(size)
-        if hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(file.fileno(), 0, size)
-            except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems cannot reserve
-                    raise
-
-
-def _write_rows(path: Path, rows: NDArray, values: NDArray) -> None:
-    """Write ``values[i]`` to row ``rows[i]`` of a ``.npy`` file."""
-    # Not through a memory map: there a full disk kills the process, here it raises.
-    with open(path, "r+b", buffering=0) as file:
-        np.lib.format.read_magic(file)
-        np.lib.format.read_array_header_1_0(file)
-        start, step = file.tell(), values.dtype.itemsize * int(np.prod(values.shape[1:]))
-        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1):
-            if run.size:
-                content = memoryview(values[run[0] : run[-1] + 1].tobytes())
-                file.seek(start + int(rows[run[0]]) * step)
-                while content:
-                    content = content[file.write(content) :]

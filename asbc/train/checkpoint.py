@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from asbc.extras import needed
@@ -120,11 +120,6 @@ class CurveLogger(Logger):
     @property
     def version(self) -> int:
         return 0
-
-    @property
-    @rank_zero_experiment
-    def experiment(self) -> Path:
-        return self.path
 
     @rank_zero_only
     def _start(self, from_step: int) -> None:

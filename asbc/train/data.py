@@ -1,4 +1,4 @@
-"""Training images: arrays from files, augmented batches, and plain images for probes.
+"""Training images: arrays from files, and augmented batches.
 
 Order and augmentation of a batch depend only on seed, epoch and batch number, so a run that was killed in mid-epoch
 resumes with the batches that it would have had.
@@ -6,7 +6,6 @@ resumes with the batches that it would have had.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from asbc.embeddings.datamodule import read_image
+from asbc.embeddings.formats import npz_contents
 from asbc.embeddings.store import fingerprint
 
 Views = Callable[[Any], Sequence[Tensor]]
@@ -50,15 +50,8 @@ class ImageArrays(Dataset):
         file = Path(path).expanduser()
         if not file.is_file():
             raise FileNotFoundError(f"{file}: no such file")
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                names = list(arrays)
-                images = arrays["images"] if "images" in names else None
-                labels = arrays["labels"] if "labels" in names else None
-        except (zipfile.BadZipFile, EOFError, OSError, TypeError, ValueError) as error:
-            raise ValueError(f"{file}: not a readable .npz file of plain arrays ({error})") from error
-        if images is None:
-            raise ValueError(f"{file}: has no array called images, but {', '.join(names) or 'none'}")
+        arrays = npz_contents(file, str(file))
+        images, labels = arrays.get("images"), arrays.get("labels") if "labels" in arrays.names else None
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ValueError(f"{file}: images must be uint8 (n, h, w, 3), got {images.dtype} {images.shape}")
         if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):
@@ -83,39 +76,6 @@ class ImageArrays(Dataset):
 def held_out_arrays(path: str | None = None) -> ImageArrays | None:
     """Return the images of an ``.npz`` file for probes, or None without a path."""
     return None if path is None else ImageArrays(path)
-
-
-class PlainImages(Dataset):
-    """(image, label) pairs for a probe, without augmentation; at most `most` of them, evenly spaced over the data set.
-
-    `view` maps a PIL image, or a batch of uint8 tensors, to float tensors.
-    """
-
-    def __init__(self, images: Any, view: Callable[[Any], Tensor], most: int | None = None) -> None:
-        self.images, self.view = images, view
-        n = len(images)
-        self.rows = np.arange(n) if most is None or most >= n else np.linspace(0, n - 1, most).astype(np.int64)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, at: int) -> tuple[Tensor, int]:
-        image, label = self._read(at)
-        return self.view(Image.fromarray(image) if isinstance(image, np.ndarray) else image), label
-
-    def __getitems__(self, rows: list[int]) -> list[tuple[Tensor, int]]:
-        """Return a batch, which torch asks for; images of one size are prepared together."""
-        images, labels = zip(*(self._read(at) for at in rows), strict=True)
-        if not all(isinstance(image, np.ndarray) and image.shape == images[0].shape for image in images):
-            return [self[at] for at in rows]
-        ready = self.view(torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2))
-        return list(zip(ready, labels, strict=True))
-
-    def _read(self, at: int) -> tuple[Any, int]:
-        image, label = read_image(self.images, int(self.rows[at]))
-        if label is None:
-            raise ValueError("images without labels: a probe needs them; set probe.enabled=false to train without it")
-        return image, int(label)
 
 
 class TrainingBatches:

@@ -13,26 +13,33 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import numpy as np
 import torch
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from lightly.utils.benchmarking import knn_predict
 from lightning.pytorch import Callback, LightningModule, Trainer
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
-from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, feature_width, plain_view, read_weights, resnet
-from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.extras import MissingExtraError
+from asbc.configs import build
+from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
+from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages
 from asbc.learn.probe import GraphProbe
 from asbc.progress import Progress
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
-from asbc.train.data import PlainImages, TrainingData, drop_idle_steps
+from asbc.train.data import TrainingData, drop_idle_steps
 from asbc.train.method import Method
 from asbc.validation import seed_number, whole_number
 
 log = logging.getLogger(__name__)
+
+SOLO_LEARN_NAMES = {  # of the methods' parameters
+    "hidden": "proj_hidden_dim",
+    "out": "proj_output_dim",
+    "temperature": "temperature",
+    "queue": "queue_size",
+    "prototypes": "num_prototypes",
+}
 
 
 class TrainingProgress(Callback):
@@ -149,10 +156,10 @@ def pretrain(config: DictConfig) -> Path:
     backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # in lightly
-        method = _instantiate(encoder.method, _partial_=True)(
+        method = build(encoder.method, "encoder.method", _partial_=True)(
             backbone=backbone,
-            features=feature_width(backbone),
-            recipe=_instantiate(encoder.recipe),
+            features=backbone.num_features,
+            recipe=build(encoder.recipe, "encoder.recipe"),
             images_per_step=images_per_step,
         )
     _check_batch(method, encoder.batch_size)
@@ -163,7 +170,7 @@ def pretrain(config: DictConfig) -> Path:
         default_root_dir=str(folder),
         max_epochs=encoder.epochs,
         callbacks=[*_probes(config, images, held_out), *_reporters(config, folder)],
-        logger=[_instantiate(logger, folder=folder, from_step=step) for logger in config.logger.values()],
+        logger=[build(node, f"logger.{name}", folder=folder, from_step=step) for name, node in config.logger.items()],
         enable_checkpointing=False,  # Checkpoints writes atomically
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -172,7 +179,7 @@ def pretrain(config: DictConfig) -> Path:
         sync_batchnorm=world > 1 and torch.cuda.is_available(),
         **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
     )
-    views = drop_idle_steps(_instantiate(encoder.views))
+    views = drop_idle_steps(build(encoder.views, "encoder.views"))
     data = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
     if checkpoint:
         log.info("resuming from %s, step %d", checkpoint, step)
@@ -197,12 +204,18 @@ def _probes(config: DictConfig, images: Any, held_out: Any) -> list[Callback]:
     if not config.probe.enabled or held_out is None:
         return []
     view = plain_view(config.data.image_size, config.encoder.normalize.mean, config.encoder.normalize.std)
-    few = DataLoader(PlainImages(held_out, view, config.probe.images), batch_size=256)  # type: ignore[var-annotated]
-    bank = PlainImages(images, view, config.probe.bank)
+    bank, test = (PreparedImages(each, view, labeled=True) for each in (images, held_out))
+    few = DataLoader(_spread(test, config.probe.images), batch_size=256)  # type: ignore[var-annotated]
     return [
         GraphProbe(few, every_n_epochs=config.probe.every_n_epochs),
-        NeighborProbe(bank, PlainImages(held_out, view), config.probe.knn_every_n_epochs),
+        NeighborProbe(_spread(bank, config.probe.bank), test, config.probe.knn_every_n_epochs),
     ]
+
+
+def _spread(images: Any, most: int | None) -> Any:
+    """Return at most `most` images, evenly spaced over the data set; None for all."""
+    n = len(images)
+    return images if most is None or most >= n else Subset(images, np.linspace(0, n - 1, most).astype(int).tolist())
 
 
 def _reporters(config: DictConfig, folder: Path) -> list[Callback]:
@@ -227,17 +240,23 @@ def _log_result(config: DictConfig, folder: Path) -> None:
 
 
 def solo_args(config: DictConfig) -> dict[str, Any]:
-    """Return the contents of ``args.json``: solo-learn's keys, and under ``asbc`` the other settings."""
+    """Return the contents of ``args.json``: what solo-learn's programs read, and under ``asbc`` the other settings."""
     encoder, backbone = config.encoder, config.encoder.backbone
     kwargs = {} if backbone.width == STANDARD_WIDTH else {"width": backbone.width}
     plain: Any = OmegaConf.to_container(encoder, resolve=True)
+    recipe = {key: plain["recipe"][key] for key in ("lr", "weight_decay")}
+    method = {SOLO_LEARN_NAMES[key]: value for key, value in plain["method"].items() if key in SOLO_LEARN_NAMES}
     return {
         "name": f"{encoder.name}-{config.data.name}",
         "method": encoder.solo_learn,
+        "method_kwargs": {**method, "pred_hidden_dim": plain["method"].get("hidden")},
+        "momentum": {},
         "backbone": {"name": backbone.name, "kwargs": kwargs},
-        "data": {"dataset": config.data.name},
+        # Its classifier learns from labels during training, which asbc does not do, so one class is enough.
+        "data": {"dataset": config.data.name, "num_classes": 1, "num_large_crops": 2, "num_small_crops": 0},
         "max_epochs": encoder.epochs,
-        "optimizer": {"name": encoder.recipe.optimizer, "batch_size": encoder.batch_size, "lr": encoder.recipe.lr},
+        "optimizer": {"name": encoder.recipe.optimizer, "batch_size": encoder.batch_size, "classifier_lr": 0, **recipe},
+        "scheduler": {"name": "warmup_cosine"},
         "asbc": {
             "padding": backbone.padding,
             "image_size": config.data.image_size,
@@ -278,7 +297,7 @@ def _open_images(data: DictConfig) -> tuple[Any, Any]:
     found: list[Any] = []
     for split in ("train", "test"):
         source = data[split] if data[split] is not None else data.dataset
-        source = _instantiate(source) if OmegaConf.is_config(source) else source
+        source = build(source, f"data.{split}") if OmegaConf.is_config(source) else source
         if source is None:
             found.append(None)
             continue
@@ -287,16 +306,6 @@ def _open_images(data: DictConfig) -> tuple[Any, Any]:
         module.setup()
         found.append(module.dataset)
     return found[0], found[1]
-
-
-def _instantiate(node: Any, **kwargs: Any) -> Any:
-    """Instantiate a config; errors of asbc are raised as they are, not wrapped in Hydra's."""
-    try:
-        return instantiate(node, **kwargs)
-    except InstantiationException as error:
-        if isinstance(error.__cause__, ValueError | OSError | MissingExtraError):
-            raise error.__cause__ from None
-        raise
 
 
 def _count_devices(trainer: DictConfig) -> int:

@@ -50,13 +50,20 @@ def test_all_six_are_read_as_they_were_packed(vectors, packed):
 
 def test_the_model_card(vectors, tmp_path):
     (tmp_path / "scores").mkdir()
+    command = "asbc-pretrain encoder=hour/byol encoder.epochs=28 data=cifar100"
+    checkpoint = {"name": "byol-cifar100-ep=28.ckpt", "size": 8700000, "sha256": "5" * 64}
     (tmp_path / "scores" / "simclr.json").write_text(json.dumps({"knn20": 0.2431, "linear": 0.31, "epochs": 40}))
+    (tmp_path / "scores" / "byol.json").write_text(json.dumps({"command": command, "checkpoint": checkpoint}))
     (tmp_path / "scores" / "random.json").write_text(json.dumps({"knn20": 0.114}))
     pack(vectors, tmp_path, tmp_path / "scores")
     text = (tmp_path / "cifar100.txt").read_text()
     assert re.search(r"SimCLR +0\.243 +0\.310 +40\n", text) and re.search(r"random +0\.114\n", text)
     assert "not the paper's encoders" in text and "Krizhevsky" in text and "asbc-pretrain" in text
-    assert read_json(tmp_path / "cifar100.json")["encoders"]["simclr"]["knn20"] == 0.2431
+    assert f"  {command}\n" in text and "asbc-pretrain encoder=hour/simclr data=cifar100" in text
+    assert re.search(rf"BYOL +byol-cifar100-ep=28\.ckpt, 8,700,000 bytes\n +sha256 {'5' * 64}\n", text)
+    assert all(len(line) <= 120 for line in text.splitlines())
+    card = read_json(tmp_path / "cifar100.json")["encoders"]
+    assert card["simclr"]["knn20"] == 0.2431 and card["byol"]["checkpoint"] == checkpoint
 
 
 def test_a_damaged_sample_is_one_clear_line(packed):
@@ -99,6 +106,10 @@ def test_before_any_sample_is_packed(tmp_path, monkeypatch):
     ("change", "message"),
     [
         ({"labels": np.repeat(np.arange(100), 30)[:-1]}, "one entry per image"),
+        (
+            {"labels": np.repeat(np.arange(100), 30)[:-1], "rows": np.arange(2999)},
+            "class 99 has 29 images, expected 30",
+        ),
         ({"labels": np.r_[np.repeat(np.arange(100), 30)[:-1], 0]}, "class 0 has 31 images, expected 30"),
         ({"byol": np.full((3000, 4), 1e6)}, r"byol\.npy: expected 3000 finite vectors"),
         ({"byol": np.zeros((10, 4))}, r"byol\.npy: expected 3000 finite vectors, got shape \(10, 4\)"),

@@ -83,10 +83,9 @@ def test_every_missing_file_is_in_one_message(tmp_path):
 
 def write_entry(cache, rng):
     draft = Store(cache).draft("abcdef")
-    draft.create(4, 3, False)
     draft.write(np.arange(4), rng.standard_normal((4, 3)), None)
     manifest = {"encoder": "moco", "source": "checkpoint", "dataset": "birds", "split": "test", "precision": "32-true"}
-    draft.publish(manifest, Store(cache).folder / "abcdef")
+    draft.publish(4, manifest, Store(cache).folder / "abcdef")
 
 
 def test_list(cache, capsys, rng):
@@ -148,6 +147,19 @@ def test_errors_of_the_command(tmp_path):
     assert "#1 : embedding=byol" in run.stdout, "a failed job does not stop the next"
     assert run.stderr.count("path: no checkpoint file or folder given") == 2, "once each"
     assert "Traceback" not in run.stderr + run.stdout
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_image_that_cannot_be_read_is_one_line(workplace, workers):
+    dogs = workplace / "photos" / "dogs"
+    for number in range(20):  # so that it is not among the images of prepared_hash
+        (dogs / f"more{number:02d}.png").write_bytes((dogs / "0.png").read_bytes())
+    (dogs / "1.png").write_bytes(b"<html>")
+    words = ["embedding=encoder", f"embedding.path={workplace / 'checkpoints' / 'nnclr'}", "embedding.batch_size=2"]
+    words += ["embedding.dataset=imagefolder", f"embedding.root={workplace / 'photos'}"]
+    done = asbc_embed(*words, f"embedding.num_workers={workers}", cwd=workplace, cache=workplace / "cache")
+    assert done.returncode == 1
+    assert re.fullmatch(r"asbc-embed: image 4 of the data set \(.*dogs/1\.png\) cannot be read: .*\n", done.stderr)
 
 
 def test_a_sweep_without_a_network_says_it_once_each(tmp_path):

@@ -127,14 +127,16 @@ def test_a_data_sets_own_transform_is_part_of_its_content(cifar, tmp_path):
     held = hashes(lambda change: ready(Held(3, change)))
     assert held[0] == held[1] and len(set(held)) == 3, "by what it gives"
     (tmp_path / "photos" / "cat").mkdir(parents=True)
-    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "cat" / "1.png")
+    Image.new("RGB", (8, 8), "teal").save(tmp_path / "photos" / "cat" / "1.png")
     for make in (
         lambda change: ready(torchvision.datasets.CIFAR100(cifar[0], train=False, transform=change)),
-        lambda change: ready(torchvision.datasets.CIFAR100(cifar[0], train=False, target_transform=change)),
         lambda change: ready(torchvision.datasets.ImageFolder(tmp_path / "photos", transform=change)),
     ):
         assert len(set(hashes(make))) == 4
         assert hashes(make) == hashes(make)
+    kind = torchvision.datasets.CIFAR100
+    plain, other = (ready(kind(cifar[0], False, target_transform=change)) for change in (None, lambda label: 1 - label))
+    assert plain.content_hash() != other.content_hash()
 
 
 def test_cifar_that_is_not_there(tmp_path, monkeypatch):

@@ -171,9 +171,8 @@ def test_an_archive_that_unpacks_to_far_more(resnet, tmp_path):
 @pytest.fixture
 def entry(tmp_path):
     draft = Store(tmp_path).draft("key")
-    draft.create(5, 3, True)
     draft.write(np.arange(5), np.arange(15.0).reshape(5, 3), np.arange(5))
-    draft.publish({"encoder": "e", "dataset": "d"}, tmp_path / "entry")
+    draft.publish(5, {"encoder": "e", "dataset": "d"}, tmp_path / "entry")
     return tmp_path / "entry"
 
 
@@ -234,9 +233,8 @@ def test_two_users_share_a_cache():
                     os.setuid(user)
                     with folder_lock(cache, ".key.lock", timeout=5):
                         draft = store.draft(str(turn))
-                        draft.create(2, 3, False)
                         draft.write(np.arange(2), np.full((2, 3), turn), None)
-                        draft.publish({"encoder": "e", "dataset": "d"}, store.folder / str(turn))
+                        draft.publish(2, {"encoder": "e", "dataset": "d"}, store.folder / str(turn))
                     found = [read_entry(store.find(str(number))).vectors[0, 0] for number in range(turn + 1)]
                     code = int(found != list(range(turn + 1)))
                 finally:

@@ -139,10 +139,9 @@ def test_bad_npy(tmp_path):
 def test_labels_and_names_given_for_an_entry_of_the_store_count(tmp_path, rng):
     vectors, labels = rng.standard_normal((4, 3)).astype(np.float32), np.array([0, 0, 1, 1])
     draft = Store(tmp_path).draft("entry")
-    draft.create(4, 3, True)
     draft.write(np.arange(4), vectors, labels)
     entry = tmp_path / "entry"
-    draft.publish({"encoder": "moco", "dataset": "birds"}, entry)
+    draft.publish(4, {"encoder": "moco", "dataset": "birds"}, entry)
     np.save(tmp_path / "labels.npy", labels[::-1])
     as_stored = Files(str(entry)).load()
     assert (as_stored.name, as_stored.encoder) == ("birds", "moco")

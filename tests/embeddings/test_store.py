@@ -13,9 +13,8 @@ MANIFEST = {"encoder": "e", "source": "timm", "dataset": "d", "split": "test", "
 def finished(tmp_path, rng, n=10, d=3, labeled=True):
     store, vectors = Store(tmp_path), rng.standard_normal((n, d)).astype(np.float32)
     draft = store.draft("key")
-    draft.create(n, d, labeled)
     draft.write(np.arange(n), vectors, np.arange(n) if labeled else None)
-    draft.publish(MANIFEST, store.folder / "key")
+    draft.publish(n, MANIFEST, store.folder / "key")
     return store, vectors
 
 
@@ -32,57 +31,46 @@ def test_round_trip(tmp_path, rng):
     assert Files(str(store.find("key"))).load().fingerprint == entry.fingerprint
 
 
-def test_rows_in_any_order_and_twice(tmp_path, rng):
+def test_batches_in_any_order_and_twice(tmp_path, rng):
     store, vectors = Store(tmp_path), rng.standard_normal((12, 4)).astype(np.float32)
     draft = store.draft("key")
-    draft.create(12, 4, True)
-    assert np.array_equal(draft.missing(), np.arange(12))
-    order = rng.permutation(12)
-    for rows in np.array_split(order, 5)[:4]:
-        draft.write(rows, vectors[rows], rows * 2)
-    assert np.array_equal(draft.missing(), np.sort(np.array_split(order, 5)[4]))
-    with pytest.raises(RuntimeError, match="2 rows were never written"):
-        draft.publish(MANIFEST, store.folder / "key")
+    assert np.array_equal(draft.missing(12), np.arange(12))
+    batches = np.array_split(np.arange(12), 5)
+    for number in (3, 0, 4, 1):
+        draft.write(batches[number], vectors[batches[number]], batches[number] * 2)
+    assert np.array_equal(draft.missing(12), batches[2])
+    with pytest.raises(RuntimeError, match="2 rows were never written, the first is 6"):
+        draft.publish(12, MANIFEST, store.folder / "key")
     assert store.find("key") is None
     again = store.draft("key")  # as a later job would
-    again.create(12, 4, True)
-    again.write(order[6:], vectors[order[6:]], order[6:] * 2)
-    again.publish(MANIFEST, store.folder / "key")
+    again.write(batches[2], vectors[batches[2]], batches[2] * 2)
+    again.write(batches[3], vectors[batches[3]], batches[3] * 2)
+    again.write(batches[3][1:], vectors[batches[3][1:]], batches[3][1:] * 2)  # rows that another file has, too
+    again.publish(12, MANIFEST, store.folder / "key")
     assert np.array_equal(read_entry(store.find("key")).vectors, vectors)
     assert np.array_equal(read_entry(store.find("key")).labels, np.arange(12) * 2)
+    assert sorted(path.name for path in store.find("key").iterdir()) == ["labels.npy", "manifest.json", "vectors.npy"]
 
 
-def test_torn_rows_are_written_again(tmp_path, rng):
-    """A power cut can keep a row's checksum and lose the row, or half of it."""
+def test_damaged_batches_are_computed_again(tmp_path, rng):
+    """A cut file, a flipped bit, and a file of something else."""
     draft = Store(tmp_path).draft("key")
-    draft.create(6, 4, True)
-    draft.write(np.arange(6), rng.standard_normal((6, 4)), np.arange(6))
-    torn = np.load(draft.folder / "vectors.npy", mmap_mode="r+")
-    torn[2, 2:] = 0
-    torn[4] = 0
-    torn.flush()
-    labels = np.load(draft.folder / "labels.npy", mmap_mode="r+")
-    labels[5] = 0
-    labels.flush()
-    assert list(draft.missing()) == [2, 4, 5]
+    for first in (0, 2, 4, 6):
+        draft.write(np.arange(first, first + 2), rng.standard_normal((2, 4)), np.arange(2))
+    files = sorted(draft.folder.iterdir())
+    content = bytearray(files[1].read_bytes())
+    files[1].write_bytes(content[:150])
+    content[content.index(b"\n", 80) + 9] ^= 1
+    files[2].write_bytes(content)
+    (draft.folder / "words.npz").write_bytes(b"words")
+    assert list(draft.missing(8)) == [2, 3, 4, 5]
+    assert len(list(draft.folder.iterdir())) == 2, "they are removed"
 
 
 def test_rows_of_zeros_count(tmp_path):
     draft = Store(tmp_path).draft("key")
-    draft.create(3, 4, False)
     draft.write(np.array([1]), np.zeros((1, 4)), None)
-    assert list(draft.missing()) == [0, 2]
-
-
-def test_a_draft_of_another_shape_starts_anew(tmp_path, rng):
-    draft = Store(tmp_path).draft("key")
-    draft.create(6, 4, False)
-    draft.write(np.arange(6), rng.standard_normal((6, 4)), None)
-    draft.create(6, 5, False)
-    assert np.array_equal(draft.missing(), np.arange(6))
-    (draft.folder / "vectors.npy").write_bytes(b"cut")
-    draft.create(6, 5, False)
-    assert np.array_equal(draft.missing(), np.arange(6))
+    assert list(draft.missing(3)) == [0, 2]
 
 
 def test_keys_follow_inputs():

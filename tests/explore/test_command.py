@@ -77,9 +77,8 @@ def test_texts_are_lines_and_nothing_else(tmp_path):
 def test_a_folder_of_asbc_embed_is_called_by_what_it_holds(made, tmp_path):
     vectors, store = np.load(made / "vectors.npy"), Store(tmp_path)
     draft = store.draft("hash")
-    draft.create(*vectors.shape, True)
     draft.write(np.arange(120), vectors, np.arange(120) % 3)
-    draft.publish({"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
+    draft.publish(120, {"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
     stored = read_material(store.find("hash"))
     assert stored.title == "simclr of photos" and stored.graph is None
     assert (stored.vectors == vectors).all() and (stored.labels == np.arange(120) % 3).all()

@@ -1,7 +1,7 @@
 """A small embedding for the fault tests."""
 
 from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.source import embed
+from asbc.embeddings.embedder import embed
 from asbc.embeddings.store import Store
 from tests.embeddings.small import Noise, tiny_encoder
 

@@ -171,7 +171,7 @@ def trained(tmp_path_factory):
 def test_solo_learn_could_read_it(trained):
     """solo-learn takes the name of the backbone from args.json, and its weights from `backbone.`."""
     args = json.loads((trained / "args.json").read_text())
-    assert args["method"] == "simclr" and args["data"] == {"dataset": "cifar10"}
+    assert args["method"] == "simclr" and args["data"]["dataset"] == "cifar10"
     model = getattr(torchvision.models, args["backbone"]["name"])(**args["backbone"]["kwargs"])
     model.fc, model.maxpool = nn.Identity(), nn.Identity()
     model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=2, bias=False)
@@ -183,6 +183,19 @@ def test_solo_learn_could_read_it(trained):
     with torch.inference_mode():
         np.testing.assert_allclose(ours.model(images), model.eval()(images), atol=1e-5)
     assert ours.image_size == (16, 16) and ours.architecture == "resnet18, CIFAR stem"
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_args_have_what_solo_learns_methods_ask_for(tmp_path, encoder):
+    """Without these its main_knn.py and main_umap.py stop, which create the method of args.json."""
+    args = runs.solo_args(config(tmp_path, "encoder.epochs=3", encoder=encoder))
+    assert args["method"] in ("simclr", "mocov2plus", "byol", "barlow_twins", "vicreg", "dino")
+    assert {"momentum", "max_epochs"} <= set(args) and args["scheduler"]["name"] == "warmup_cosine"
+    assert {"dataset", "num_classes", "num_large_crops", "num_small_crops"} <= set(args["data"])
+    assert {"name", "batch_size", "lr", "weight_decay", "classifier_lr"} <= set(args["optimizer"])
+    needed = {"mocov2": {"temperature", "queue_size"}, "simclr": {"temperature"}, "byol": {"pred_hidden_dim"}}
+    needed["dino"] = {"num_prototypes"}
+    assert {"proj_hidden_dim", "proj_output_dim", *needed.get(encoder, ())} <= set(args["method_kwargs"])
 
 
 def test_the_next_command_and_the_accuracies_are_shown(tmp_path, caplog):
