@@ -308,7 +308,7 @@ def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kw
         model.conv1 = nn.Conv2d(3, width, kernel_size=3, stride=1, padding=padding, bias=False)
         model.maxpool = nn.Identity()
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-    model.num_features, model.fc = model.fc.in_features, nn.Identity()
+    model.fc = nn.Identity()
     return model
 
 

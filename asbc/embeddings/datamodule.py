@@ -343,7 +343,7 @@ class PreparedImages(Dataset):
                 f"got {image.dtype} {tuple(image.shape)}"
             )
         if label is None and self.labeled:
-            raise ValueError(f"image {row} of the data set has no label; a classifier or a probe needs one")
+            raise ValueError(f"image {row} of the data set has no label, which training needs")
         return image, None if label is None else int(label)
 
 

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from asbc.configs import build
 from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
-from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages
+from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages, read_image
 from asbc.learn.probe import GraphProbe
 from asbc.progress import Progress
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
@@ -158,7 +158,7 @@ def pretrain(config: DictConfig) -> Path:
         warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # in lightly
         method = build(encoder.method, "encoder.method", _partial_=True)(
             backbone=backbone,
-            features=backbone.num_features,
+            features=int(backbone.inplanes),
             recipe=build(encoder.recipe, "encoder.recipe"),
             images_per_step=images_per_step,
         )
@@ -204,6 +204,8 @@ def _probes(config: DictConfig, images: Any, held_out: Any) -> list[Callback]:
     if not config.probe.enabled or held_out is None:
         return []
     view = plain_view(config.data.image_size, config.encoder.normalize.mean, config.encoder.normalize.std)
+    if any(read_image(each, 0)[1] is None for each in (images, held_out)):
+        raise ValueError("images without labels: a probe needs them; set probe.enabled=false to train without it")
     bank, test = (PreparedImages(each, view, labeled=True) for each in (images, held_out))
     few = DataLoader(_spread(test, config.probe.images), batch_size=256)  # type: ignore[var-annotated]
     return [
