@@ -104,10 +104,11 @@ def print_tables(rows):
     found = rows[~rows["method"].str.startswith("asbc, level")]
     ari = found.pivot_table(index="method", columns="set", values="ari")
     ari["mean"] = ari.mean(axis=1)
-    by_trial = found.pivot_table(index="trial", columns="method", values="ari")
+    paired = found.pivot_table(index=["trial", "set"], columns="method", values="ari")
     for method in ari.index:
         ours = "asbc, number given" if method in GIVEN else "asbc, recommended"
-        ari.loc[method, "ours - it"] = "" if method == ours else interval(by_trial[ours] - by_trial[method])
+        difference = (paired[ours] - paired[method]).unstack().dropna().mean(axis=1)  # of trials with all sets
+        ari.loc[method, "ours - it"] = "" if method == ours else interval(difference)
     clusters = found.pivot_table(index="method", columns="set", values="clusters").round(1)
     print(ari.round(3).to_string(), "\n\nnumber of clusters\n", clusters.to_string(), sep="")
     levels = rows[rows["method"].str.startswith("asbc, level")].groupby(["set", "trial"])["ari"].max()
