@@ -53,10 +53,11 @@ class _Partition:
 class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
     """Cluster vectors by Leiden's algorithm on their neighbourhood graph.
 
-    With `n_clusters`, the resolution is found by bisection. Without it, clusters are computed at a range of
-    resolutions, on the graph and on copies of it with random edge weights. The stability of a resolution is the mean
-    adjusted mutual information between the two. The recommended level has the highest stability, where a level with
-    twice as many clusters may be less stable by 0.035. The other levels are the most stable coarser and finer ones.
+    With `n_clusters`, up to a fifth more clusters are found by bisection of the resolution, and merged where modularity
+    loses least. Without it, clusters are computed at a range of resolutions, on the graph and on copies of it with
+    random edge weights. The stability of a resolution is the mean adjusted mutual information between the two. The
+    recommended level has the highest stability, where a level with twice as many clusters may be less stable by 0.035.
+    The other levels are the most stable coarser and finer ones.
 
     Parameters
     ----------
