@@ -61,6 +61,13 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
     Returns
     -------
     torch_geometric.data.Data
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from asbc.export import to_pyg
+    >>> to_pyg(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]), y=[3, 4])
+    Data(edge_index=[2, 2], edge_weight=[2], num_nodes=2, y=[2])
     """
     with needed("to_pyg", "embed,peers"):
         import torch
@@ -84,6 +91,13 @@ def to_networkx(graph: sparse.csr_array):
     """Return a graph of at most 100,000 nodes as a NetworkX graph, directed unless the matrix is symmetric.
 
     Edges have the attribute ``weight``.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from asbc.export import to_networkx
+    >>> print(to_networkx(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]])))
+    Graph with 2 nodes and 1 edges
     """
     with needed("to_networkx", "peers"):
         import networkx
@@ -98,7 +112,15 @@ def to_networkx(graph: sparse.csr_array):
 
 
 def to_igraph(graph: sparse.csr_array):
-    """Return a graph as igraph's ``Graph``, undirected if the matrix is symmetric; edges have a ``weight``."""
+    """Return a graph as igraph's ``Graph``, undirected if the matrix is symmetric; edges have a ``weight``.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from asbc.export import to_igraph
+    >>> to_igraph(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]])).es["weight"]
+    [0.5]
+    """
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
@@ -175,6 +197,14 @@ def umap_layout(
     -------
     (n, n_components) float32
         The position of every node.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> A = asbc.GraphBuilder(k_cand=15).fit_transform(X)
+    >>> asbc.export.umap_layout(A, X).shape  # doctest: +SKIP
+    (60, 2)
     """
     with needed("umap_layout", "peers"):
         from umap.umap_ import find_ab_params, simplicial_set_embedding
@@ -235,7 +265,18 @@ def write_parquet(graph: sparse.csr_array, path: str | os.PathLike) -> None:
 
 
 def write_npz(graph: sparse.csr_array, path: str | os.PathLike) -> None:
-    """Write a graph that fits into memory as a file for ``scipy.sparse.load_npz``, atomically."""
+    """Write a graph that fits into memory as a file for ``scipy.sparse.load_npz``, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from scipy import sparse
+    >>> from asbc.export import write_npz
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_npz(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]), f"{folder}/graph.npz")
+    ...     sparse.load_npz(f"{folder}/graph.npz").nnz
+    2
+    """
     with atomic_file(Path(path)) as file:
         sparse.save_npz(file, _csr(graph))
 

@@ -11,11 +11,19 @@
 # %% [markdown]
 # # Your own encoder, from images to graphs
 #
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/asbc/blob/main/notebooks/encoders.ipynb)
+#
 # A new encoder takes two files: a function that returns an `Encoder`, and a YAML file that names it. This notebook
 # embeds a folder of small images with one, trains a linear probe on it with Lightning, and compares graphs on the
 # vectors. It needs `pip install "asbc[embed]"`.
 #
 # The images are scikit-learn's hand-written digits, as a folder `train` and a folder `test` with one folder per class.
+
+# %%
+try:
+    import asbc
+except ImportError:  # in Colab
+    get_ipython().run_line_magic("pip", 'install -q "asbc[embed]"')  # noqa: F821
 
 # %%
 # %matplotlib inline

@@ -11,27 +11,29 @@
 # %% [markdown]
 # # Your own embeddings, from array to report
 #
-# All that is needed is an array of shape (n, d), and labels if there are any. Here the array is made up: eight bent
-# sheets of different dimensions in 32-dimensional space, with a little noise.
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/asbc/blob/main/notebooks/own_embeddings.ipynb)
+#
+# All you need is an array of shape (n, d), and labels if there are any. Here the array is synthetic: eight curved
+# sheets of different dimensions in a space of 32 dimensions, with a little noise.
+
+# %%
+try:
+    import asbc
+except ImportError:  # in Colab
+    get_ipython().run_line_magic("pip", 'install -q "asbc[experiments,cluster]"')  # noqa: F821
 
 # %%
 # %matplotlib inline
-import subprocess
-import sys
+import os
 import tempfile
-from pathlib import Path
 
 import numpy as np
-from IPython.display import Markdown, display
-from sklearn.cluster import SpectralClustering
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import adjusted_rand_score
 
 import asbc
-from asbc.report.claims import judge
-from asbc.report.command import make_report
-from asbc.report.evidence import read_evidence
-from asbc.report.figures import draw, draw_figures
-from asbc.report.tables import fill_tables
+from asbc.evaluate import compare_methods
+
+os.chdir(tempfile.mkdtemp())
 
 rng = np.random.default_rng(0)
 sheets = []
@@ -46,72 +48,69 @@ X.shape
 # %% [markdown]
 # ## The graph
 #
-# `GraphBuilder` is a scikit-learn estimator. It gives a sparse matrix, and keeps what it found on the way. The metric
-# is cosine by default.
+# `GraphBuilder` is a scikit-learn estimator. It returns a sparse matrix and keeps what it computed on the way. The
+# metric is cosine by default.
 
 # %%
-builder = asbc.GraphBuilder(weights="nnk", bandwidth=asbc.SpectralBandwidth(), metric="cosine")
+builder = asbc.GraphBuilder(weights="nnk", bandwidth="spectral", metric="cosine")
 A = builder.fit_transform(X)
 print(f"{A.nnz} edges, {A.nnz / len(X):.1f} per node")
 for name, values in (("dimension", builder.dimension_), ("sigma", builder.bandwidth_.sigma)):
     print(f"{name}: {np.quantile(values, [0.25, 0.5, 0.75]).round(3)} (quartiles)")
 
 # %% [markdown]
-# The matrix goes straight into anything that takes a precomputed affinity.
+# Clusters of the graph, with a given number:
 
 # %%
-clusters = SpectralClustering(8, affinity="precomputed", random_state=0, assign_labels="cluster_qr").fit_predict(A)
-print(f"NMI with the labels: {normalized_mutual_info_score(y, clusters):.3f}")
+clusters = asbc.GraphClusters(n_clusters=8, random_state=0).fit_predict(X)
+print(f"ARI with the labels: {adjusted_rand_score(y, clusters):.3f}")
 
 # %% [markdown]
-# New points get rows against the fitted ones; no label of theirs is needed.
+# New points get rows against the fitted ones. They need no labels.
 
 # %%
 rows = builder.transform(X[:3] + 0.01)
 print(rows.shape, rows.nnz, "weights")
 
 # %% [markdown]
-# ## Is it any better?
+# ## Is it better than a plain kNN graph?
 #
-# The experiments measure that. They read the array from a file; on a command line this is
-#
-# ```sh
-# asbc experiment=loo embedding=files embedding.path=mine.npz
-# ```
+# The experiments measure that. They read the array from a file.
 
 # %%
-folder = Path(tempfile.mkdtemp())
-np.savez(folder / "mine.npz", embeddings=X, labels=y)
-
-
-def asbc_command(*arguments):
-    subprocess.run([sys.executable, "-m", "asbc.runs.command", *arguments], cwd=folder, check=True, capture_output=True)
-
-
-data = ["embedding=files", "embedding.path=mine.npz", "trials=3", "progress=false"]
-asbc_command("experiment=loo", "samples_per_class=[10,20,30]", *data)
-asbc_command("experiment=lp", *data)
-(subject,) = read_evidence([folder / "outputs"]).subjects
-(figure,) = draw_figures(subject.studies["loo"])
-draw(figure.panels, columns=3)
+np.savez("mine.npz", embeddings=X, labels=y)
+# !asbc experiment=loo embedding=files embedding.path=mine.npz 'samples_per_class=[10,20,30]' trials=3 progress=false 2>&1 | cat
+# !asbc experiment=lp embedding=files embedding.path=mine.npz trials=3 progress=false 2>&1 | cat
 
 # %% [markdown]
-# Every difference is paired by trial and has a 95% interval.
+# Differences are paired by trial and have a 95% interval.
 
 # %%
-(table,) = fill_tables(subject.studies["loo"])
-display(Markdown(table.markdown()))
+table = asbc.collect("outputs", per_node=True)
+loo = table[table["metric"] == "loo"]
+for method in ("knn_sigma", "nnk_fixed", "nnk_sigma"):
+    print(f"{method} - knn: {compare_methods(loo, method, 'knn', metric='loo')}")
+
+# %% [markdown]
+# ## A figure
+
+# %%
+from matplotlib.figure import Figure  # noqa: E402
+
+canvas = Figure(figsize=(5, 3.4), layout="constrained")
+axes = canvas.subplots()
+for method, found in loo[loo["samples"] > 0].groupby("method"):
+    mean = found.groupby("samples")["value"].mean()
+    axes.plot(mean.index, mean, "o-", label=method)
+axes.set(xlabel="samples per class", ylabel="leave-one-out accuracy")
+axes.legend()
+canvas
 
 # %% [markdown]
 # ## The report
 #
-# `asbc-report outputs` writes one page with all figures, tables and verdicts, and each figure as SVG (with `--pdf` as
-# PNG and PDF too). It starts with the graph to build for each task. Some of its verdicts on the paper's claims,
-# on these data:
+# `asbc-report` writes one page with all figures, tables and verdicts. It starts with the graph to build for each task.
+# Open it in any browser.
 
 # %%
-page = make_report([folder / "outputs"])
-print(page.relative_to(folder), f"{page.stat().st_size / 1000:.0f} kB")
-for claim in judge(subject):
-    if claim.verdict != "not run":
-        print(f"{claim.verdict:>14}: {claim.text}")
+# !asbc-report outputs 2>&1 | cat

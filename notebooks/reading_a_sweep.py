@@ -11,51 +11,48 @@
 # %% [markdown]
 # # Reading a sweep from Parquet
 #
-# Every run leaves one long table: one row per method, level, trial and metric, with every setting in a column of its
-# own (the number of candidate neighbours is `k_cand`). This notebook makes a small sweep over gamma and reads it back.
-# On a command line the sweep is
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/asbc/blob/main/notebooks/reading_a_sweep.ipynb)
 #
-# ```sh
-# asbc experiment=gamma trials=3 'samples_per_class=[10]'
-# ```
+# Every run writes one long table: one row per method, level, trial and metric, with a column for every setting. This
+# notebook runs a small sweep over gamma and reads it.
+
+# %%
+try:
+    import asbc
+except ImportError:  # in Colab
+    get_ipython().run_line_magic("pip", 'install -q "asbc[experiments]"')  # noqa: F821
 
 # %%
 # %matplotlib inline
-import subprocess
-import sys
+import os
 import tempfile
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+import asbc
 from asbc.evaluate import compare_methods
-from asbc.report.style import LOOKS, label, style
-from asbc.runs import collect, list_runs
+from asbc.runs import list_runs
 
-folder = Path(tempfile.mkdtemp())
-settings = ["experiment=gamma", "trials=3", "samples_per_class=[10]", "progress=false"]
-command = [sys.executable, "-m", "asbc.runs.command", *settings]
-subprocess.run(command, cwd=folder, check=True, capture_output=True)
-for path, status in list_runs(folder / "outputs"):
-    print(path.relative_to(folder), status["state"], status["rows"], "rows")
+os.chdir(tempfile.mkdtemp())
+# !asbc experiment=gamma trials=3 'samples_per_class=[10]' progress=false 2>&1 | cat
+for path, status in list_runs("outputs"):
+    print(path, status["state"], status["rows"], "rows")
 
 # %% [markdown]
 # ## The table
 #
-# `collect` joins all runs under a folder. `per_node=True` adds which nodes were right, so that intervals
-# resample nodes as well as trials. The same files can be read with pandas alone.
+# `collect` joins all runs under a folder. `per_node=True` adds which nodes were right, so that intervals resample nodes
+# as well as trials. pandas alone reads the same files.
 
 # %%
-table = collect(folder / "outputs", per_node=True)
-one = pd.read_parquet(next((folder / "outputs").glob("runs/*/results.parquet")))
+table = asbc.collect("outputs", per_node=True)
+one = pd.read_parquet(next(path for path, _ in list_runs("outputs")) / "results.parquet")
 print(len(table), "rows in all,", len(one), "in one run")
 table[["dataset", "method", "bandwidth.gamma", "samples", "trial", "metric", "value", "seconds"]].head()
 
 # %% [markdown]
-# ## Means
-#
-# The mean over trials of some of the metrics, per method and gamma.
+# ## Means over trials
 
 # %%
 wanted = ["loo", "rank_median", "dimension_median", "sigma_median", "edges"]
@@ -67,8 +64,8 @@ means[wanted].round(3)
 # %% [markdown]
 # ## Differences
 #
-# All settings see the same subsample in a trial, so they are compared trial by trial. `compare_methods` pairs the rows
-# of two methods by data set, level and trial. To compare values of gamma instead, each value is made a method here.
+# All settings use the same samples in a trial, so they are compared trial by trial. `compare_methods` pairs the rows of
+# two methods by data set, level and trial. To compare values of gamma, each value becomes a method here.
 
 # %%
 nnk = table[table["method"] == "nnk_sigma"]
@@ -81,14 +78,12 @@ for gamma in (0.5, 0.75, 1.25, 1.5, 2.0):
 # ## A figure
 
 # %%
-with style():
-    canvas = Figure(figsize=(5, 3.4), layout="constrained")
-    axes = canvas.subplots()
-    for method, rows in table[table["metric"] == "loo"].groupby("method"):
-        color, marker, dash = LOOKS[method]
-        axes.plot(rows["bandwidth.gamma"], rows["value"], ".", color=color, alpha=0.4)
-        mean = rows.groupby("bandwidth.gamma")["value"].mean()
-        axes.plot(mean.index, mean, color=color, marker=marker, ls=dash, label=label(method))
-    axes.set(title="Leave-one-out on CLINC100", xlabel="gamma", ylabel="accuracy")
-    axes.legend()
+canvas = Figure(figsize=(5, 3.4), layout="constrained")
+axes = canvas.subplots()
+for number, (method, rows) in enumerate(table[table["metric"] == "loo"].groupby("method")):
+    axes.plot(rows["bandwidth.gamma"], rows["value"], ".", color=f"C{number}", alpha=0.4)
+    mean = rows.groupby("bandwidth.gamma")["value"].mean()
+    axes.plot(mean.index, mean, "o-", color=f"C{number}", label=method)
+axes.set(title="Leave-one-out on CLINC100", xlabel="gamma", ylabel="accuracy")
+axes.legend()
 canvas

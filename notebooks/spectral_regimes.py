@@ -11,11 +11,20 @@
 # %% [markdown]
 # # Spectral regimes
 #
-# How many directions does a Gaussian kernel see in a neighbourhood? With a narrow bandwidth, none of the neighbours
-# are alike and it sees as many as there are neighbours; with a wide one, all are alike and it sees one. In between it
-# can see as many as the data have there. That is the bandwidth which `asbc` looks for, at every node.
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/asbc/blob/main/notebooks/spectral_regimes.ipynb)
 #
-# The data are the sample that comes with `asbc`, 3,000 sentences from a MiniLM encoder: nothing is downloaded.
+# How many directions does a Gaussian kernel distinguish in a neighbourhood? With a narrow bandwidth, no two neighbours
+# are alike, and it distinguishes as many directions as there are neighbours. With a wide one, all are alike, and it
+# distinguishes one. In between, the number equals the local dimension of the data. asbc chooses that bandwidth at every
+# node.
+#
+# The data are bundled with asbc: 3,000 sentences, embedded by a MiniLM encoder.
+
+# %%
+try:
+    import asbc
+except ImportError:  # in Colab
+    get_ipython().run_line_magic("pip", 'install -q "asbc[experiments]"')  # noqa: F821
 
 # %%
 # %matplotlib inline
@@ -23,8 +32,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import asbc
-from asbc.embeddings.bundled import Clinc100
-from asbc.report.style import BLUE, GREEN, INK, MUTED, ORANGE, RED, style
+from asbc.embeddings import Clinc100
+
+BLUE, GREEN, INK, MUTED, ORANGE, RED = "#0072b2", "#009e73", "#222222", "#888888", "#e69f00", "#d55e00"
 
 X = asbc.normalize(Clinc100().load().vectors)
 neighbors = asbc.search_neighbors(X, k=30)
@@ -53,30 +63,29 @@ def local_kernels(node, sigmas):
 
 def look(scales, node=0):
     """Kernel and spectrum of one neighbourhood at some bandwidths."""
-    with style():
-        canvas = Figure(figsize=(2.5 * len(scales), 4.6), layout="constrained")
-        axes = canvas.subplots(2, len(scales), sharey="row", squeeze=False)
-        kernels = local_kernels(node, np.array(scales) * reach[node])
-        for (top, bottom), scale, kernel in zip(axes.T, scales, kernels, strict=True):
-            spectrum = np.linalg.eigvalsh(kernel)[::-1].clip(0) / len(kernel)
-            top.imshow(kernel, vmin=0, vmax=1, cmap="Blues")
-            top.set(title=f"σ = {scale:.2f} × reach", xticks=[], yticks=[])
-            bottom.bar(np.arange(len(spectrum)), spectrum, color=BLUE, width=0.9)
-            bottom.axvline(dimension[node], color=INK, ls="--", lw=1)
-            rank = asbc.effective_rank(kernel)
-            bottom.text(0.95, 0.92, f"r = {rank:.1f}", color=RED, weight="bold", ha="right", transform=bottom.transAxes)
-            bottom.set(xlabel="direction", ylim=(0, 1))
-        axes[1, 0].set_ylabel("share of the spectrum")
+    canvas = Figure(figsize=(2.5 * len(scales), 4.6), layout="constrained")
+    axes = canvas.subplots(2, len(scales), sharey="row", squeeze=False)
+    kernels = local_kernels(node, np.array(scales) * reach[node])
+    for (top, bottom), scale, kernel in zip(axes.T, scales, kernels, strict=True):
+        spectrum = np.linalg.eigvalsh(kernel)[::-1].clip(0) / len(kernel)
+        top.imshow(kernel, vmin=0, vmax=1, cmap="Blues")
+        top.set(title=f"σ = {scale:.2f} × reach", xticks=[], yticks=[])
+        bottom.bar(np.arange(len(spectrum)), spectrum, color=BLUE, width=0.9)
+        bottom.axvline(dimension[node], color=INK, ls="--", lw=1)
+        rank = asbc.effective_rank(kernel)
+        bottom.text(0.95, 0.92, f"r = {rank:.1f}", color=RED, weight="bold", ha="right", transform=bottom.transAxes)
+        bottom.set(xlabel="direction", ylim=(0, 1))
+    axes[1, 0].set_ylabel("share of the spectrum")
     return canvas
 
 
 look([0.1, 0.3, float(refined.sigma[0] / reach[0]), 1.5, 4.0])
 
 # %% [markdown]
-# The dashed line is the node's dimension, and the panel in the middle is the bandwidth that was chosen for it: the
-# rank is the dimension there.
+# The dashed line is the node's dimension. The panel in the middle has the chosen bandwidth: its rank equals the
+# dimension.
 #
-# With a running kernel, the slider below moves the bandwidth; on paper, the panels above have to do.
+# With a running kernel, the slider below moves the bandwidth.
 
 # %%
 try:
@@ -93,8 +102,8 @@ else:
 # %% [markdown]
 # ## All neighbourhoods
 #
-# The same for every tenth node: medians, with quartiles as a shade. r never rises with the bandwidth, which is what
-# lets the search skip most of the eigenproblems and still be exact.
+# The same for every tenth node: medians, with quartiles as a shade. r never rises with the bandwidth, so the search can
+# skip most eigenproblems and still be exact.
 
 # %%
 scales = np.geomspace(0.05, 5, 21)
@@ -102,27 +111,24 @@ nodes = np.arange(0, len(X), 10)
 ranks = np.array([[asbc.effective_rank(kernel) for kernel in local_kernels(i, scales * reach[i])] for i in nodes])
 assert (np.diff(ranks, axis=1) <= 1e-9).all()
 
-with style():
-    canvas = Figure(figsize=(10, 3.8), layout="constrained")
-    left, right = canvas.subplots(1, 2)
-    low, middle, high = np.quantile(ranks, [0.25, 0.5, 0.75], axis=0)
-    left.fill_between(scales, low, high, color=BLUE, alpha=0.22, lw=0)
-    left.plot(scales, middle, color=BLUE)
-    left.axhline(np.median(dimension), color=INK, ls="--", lw=1)
-    left.axvline(np.median(choice.sigma / reach), color=GREEN)
-    left.set(xscale="log", title="Regimes", xlabel="σ / reach", ylabel="effective rank r")
-    left.text(0.055, np.median(dimension) + 0.6, "median dimension", fontsize=9)
-    left.text(np.median(choice.sigma / reach) * 1.1, 28, "chosen", color=GREEN, weight="bold", fontsize=9)
-    right.plot(dimension, choice.effective_rank, ".", color=ORANGE, ms=3, alpha=0.5)
-    right.plot([1, 30], [1, 30], color=MUTED, lw=1)
-    right.set(
-        title="What was chosen", xlabel="dimension (dimMST)", ylabel="effective rank r", xlim=(0, 30), ylim=(0, 30)
-    )
+canvas = Figure(figsize=(10, 3.8), layout="constrained")
+left, right = canvas.subplots(1, 2)
+low, middle, high = np.quantile(ranks, [0.25, 0.5, 0.75], axis=0)
+left.fill_between(scales, low, high, color=BLUE, alpha=0.22, lw=0)
+left.plot(scales, middle, color=BLUE)
+left.axhline(np.median(dimension), color=INK, ls="--", lw=1)
+left.axvline(np.median(choice.sigma / reach), color=GREEN)
+left.set(xscale="log", title="Regimes", xlabel="σ / reach", ylabel="effective rank r")
+left.text(0.055, np.median(dimension) + 0.6, "median dimension", fontsize=9)
+left.text(np.median(choice.sigma / reach) * 1.1, 28, "chosen", color=GREEN, weight="bold", fontsize=9)
+right.plot(dimension, choice.effective_rank, ".", color=ORANGE, ms=3, alpha=0.5)
+right.plot([1, 30], [1, 30], color=MUTED, lw=1)
+right.set(title="Choice", xlabel="dimension (dimMST)", ylabel="effective rank r", xlim=(0, 30), ylim=(0, 30))
 canvas
 
 # %% [markdown]
-# On the right, the ranks lie off the line: with 12 grid points, as in the paper, only so many bandwidths can be chosen.
-# `SpectralBandwidth(refine=True)` searches on between them; it chose the bandwidth in the middle panel above.
+# On the right, the ranks lie off the line: with 12 grid points, as in the paper, the choice is coarse.
+# `SpectralBandwidth(refine=True)` continues between the grid points; it chose the bandwidth in the middle panel above.
 
 # %%
 for name, found in (("12 grid points", choice), ("refined", refined)):

@@ -13,7 +13,9 @@ PACKAGES = (
     "asbc.embeddings",
     "asbc.evaluate",
     "asbc.explore",
+    "asbc.learn",
     "asbc.neighbors",
+    "asbc.outofcore",
     "asbc.runs",
     "asbc.train",
 )

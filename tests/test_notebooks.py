@@ -1,3 +1,5 @@
+import ast
+import importlib
 import json
 import re
 
@@ -14,7 +16,23 @@ def cells(notebook):
 
 
 def test_the_notebooks_are_there():
-    assert {path.stem for path in SOURCES} == {"spectral_regimes", "own_embeddings", "reading_a_sweep", "encoders"}
+    assert {path.stem for path in SOURCES} >= {"spectral_regimes", "own_embeddings", "reading_a_sweep", "encoders"}
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"notebooks/{path.stem}.ipynb" in readme for path in SOURCES)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_notebooks_use_public_names_and_open_in_colab(source):
+    text = source.read_text()
+    assert f"colab.research.google.com/github/OWNER/asbc/blob/main/notebooks/{source.stem}.ipynb" in text
+    assert text.count('run_line_magic("pip"') == 1
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("asbc"):
+            public = importlib.import_module(node.module).__all__
+            assert node.module == "asbc" or node.module.count(".") == 1
+            assert {alias.name for alias in node.names} <= set(public)
+        elif isinstance(node, ast.Import):
+            assert all(alias.name == "asbc" for alias in node.names if alias.name.startswith("asbc"))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

@@ -117,6 +117,19 @@ def read_checkpoint(
     padding : {1, 2}, default=None
         Padding of a 3 x 3 first convolution, which weights do not show: 2 in solo-learn, 1 in most other programs. Not
         needed for checkpoints of solo-learn and ``asbc-pretrain``.
+
+    See Also
+    --------
+    read_weights : the weights alone.
+
+    Examples
+    --------
+    >>> import tempfile, torch, torchvision
+    >>> from asbc.embeddings import read_checkpoint
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save(torchvision.models.resnet18().state_dict(), f"{folder}/resnet18.pth")
+    ...     read_checkpoint(f"{folder}/resnet18.pth").architecture
+    'resnet18, ImageNet stem'
     """
     file, args_file = _find_checkpoint(Path(path).expanduser())
     everything = state_dict_of(read_weights(file, trust_checkpoint), file)

@@ -150,7 +150,19 @@ def load_rows(path: str | os.PathLike, *, verify: bool = False) -> tuple[Neighbo
 
 
 def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
-    """Return the manifest of a finished build, after a check of its structure."""
+    """Return the manifest of a finished build, after a check of its structure.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from asbc.outofcore import build_graph, read_graph_manifest
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", X)
+    ...     _ = build_graph(f"{folder}/vectors.npy", f"{folder}/graph", progress=False)
+    ...     read_graph_manifest(f"{folder}/graph")["n"]
+    50
+    """
     folder = Path(folder)
     path = folder / "manifest.json"
     if not path.is_file():

@@ -24,6 +24,14 @@ class BYOL(MomentumMethod):
     **kwargs
         See `asbc.train.MomentumMethod`.
 
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import BYOL, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = BYOL(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> len(method.pairs())  # of backbone and head
+    2
     """
 
     def __init__(self, *, hidden: int = 4096, out: int = 256, **kwargs: Any) -> None:

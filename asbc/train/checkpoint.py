@@ -161,6 +161,12 @@ def wandb_logger(folder: Path, from_step: int = 0, project: str = "asbc-pretrain
     project : str, default="asbc-pretrain"
     entity : str or None, default=None
         User or team; None takes that of the key.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from asbc.train import wandb_logger
+    >>> wandb_logger(Path("trained_models/simclr"), project="encoders")  # doctest: +SKIP
     """
     with needed("logger=wandb", "wandb"):
         import wandb

@@ -74,7 +74,14 @@ class ImageArrays(Dataset):
 
 
 def held_out_arrays(path: str | None = None) -> ImageArrays | None:
-    """Return the images of an ``.npz`` file for probes, or None without a path."""
+    """Return the images of an ``.npz`` file for probes, or None without a path.
+
+    Examples
+    --------
+    >>> from asbc.train import held_out_arrays
+    >>> held_out_arrays(None) is None
+    True
+    """
     return None if path is None else ImageArrays(path)
 
 

@@ -43,6 +43,14 @@ class DINO(MomentumMethod):
     **kwargs
         See `asbc.train.MomentumMethod`.
 
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import DINO, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = DINO(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, prototypes=32)
+    >>> len(method.pairs())  # of backbone and head
+    2
     """
 
     smallest_batch = 1

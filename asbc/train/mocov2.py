@@ -28,6 +28,14 @@ class MoCoV2(MomentumMethod):
     **kwargs
         See `asbc.train.MomentumMethod`.
 
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import MoCoV2, Recipe
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = MoCoV2(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8, queue=16)
+    >>> len(method.pairs())  # of backbone and head
+    2
     """
 
     smallest_batch = 1

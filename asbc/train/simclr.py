@@ -25,6 +25,14 @@ class SimCLR(Method):
     **kwargs
         See `asbc.train.Method`.
 
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Recipe, SimCLR
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = SimCLR(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> method.loss([torch.rand(4, 3, 4, 4), torch.rand(4, 3, 4, 4)]).shape
+    torch.Size([])
     """
 
     def __init__(self, *, hidden: int = 2048, out: int = 256, temperature: float = 0.2, **kwargs: Any) -> None:

@@ -25,6 +25,14 @@ class VICReg(Method):
     **kwargs
         See `asbc.train.Method`.
 
+    Examples
+    --------
+    >>> import torch
+    >>> from asbc.train import Recipe, VICReg
+    >>> backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 12))
+    >>> method = VICReg(backbone=backbone, features=12, recipe=Recipe(), hidden=16, out=8)
+    >>> method.loss([torch.rand(4, 3, 4, 4), torch.rand(4, 3, 4, 4)]).shape
+    torch.Size([])
     """
 
     def __init__(
