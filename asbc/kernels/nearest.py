@@ -19,7 +19,6 @@ from asbc.kernels.threads import run_ranges
 
 COMPARED = 16  # entries of a tile per comparison: float32 numbers in one AVX-512 register
 HALVINGS = 16  # the most steps of the bisection for a first limit
-LISTS_PER_TASK = 16  # the fewest lists whose vectors one task sums up
 
 
 def _load_entries(builder, address):
@@ -101,15 +100,34 @@ def _first_limit(tile, i, half, size, scores):
     return limit
 
 
+@njit(inline="always")
+def _replace_largest(values, ids, value, name):
+    """Replace the largest entry of a max-heap: others move up until there is a place for the new one."""
+    hole = 0
+    while True:
+        child = 2 * hole + 1
+        if child >= len(values):
+            break
+        if child + 1 < len(values) and values[child + 1] > values[child]:
+            child += 1
+        if values[child] <= value:
+            break
+        values[hole] = values[child]
+        ids[hole] = ids[child]
+        hole = child
+    values[hole] = value
+    ids[hole] = name
+
+
 @kernel
-def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bounded, values, ids, limits):
+def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bounded, values, ids):
     """Merge a tile of products into the heaps of nearest rows.
 
     Parameters
     ----------
     tile : (m, w) float32 or float64
-        Products of m queries with the rows from id `first_column` on. The memory must extend COMPARED numbers beyond
-        the tile.
+        Products of m queries with the rows from id `first_column` on. If w is not a multiple of COMPARED, the memory
+        must extend COMPARED numbers beyond the tile.
     rows : (m,) int64
         The heap of each query.
     half : (c,), own_half : (m,)
@@ -124,22 +142,19 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bo
     values : (l, s), ids : (l, s) int32
         The s smallest squared distances so far in each heap and their rows, changed in place. ``values[i, 0]`` is the
         largest. Start with infinity and -1.
-    limits : (c,), scratch space
     """
-    m, c = len(tile), len(half)
-    size = values.shape[1]
-    scores = np.empty(c, tile.dtype)
-    for j in range(c):
-        limits[j] = np.inf
-        if both and first_column + j < values.shape[0]:
+    c = len(half)
+    limits, scores = np.full(c, np.inf, tile.dtype), np.empty(c, tile.dtype)
+    if both:
+        for j in range(min(c, len(values) - first_column)):
             limits[j] = half[j] - 0.5 * values[first_column + j, 0]
-    for i in range(m):
+    for i in range(len(tile)):
         mine = rows[i]
         limit = own_half[i] - 0.5 * values[mine, 0]
         # Without a first limit, nearly every column would enter an empty heap, and most would leave it again.
         first_limit = limit
         if values[mine, 0] == np.inf and not bounded:
-            first_limit = _first_limit(tile, i, half, size, scores)
+            first_limit = _first_limit(tile, i, half, values.shape[1], scores)
             limit = first_limit
         for start in range(0, c, COMPARED):
             bits = near_bits(tile, i, start, half, limits, limit, own_half[i])
@@ -150,43 +165,19 @@ def keep_nearest(tile, rows, first_column, half, own_half, both, left, right, bo
                 if bounded:
                     product = _product(left[i], right[j])
                 value = 2.0 * (own_half[i] + half[j] - product)
-                heap = mine
-                name = first_column + j
-                for side in range(2):
-                    if value < values[heap, 0]:
-                        # The largest entry leaves, and others move up until there is a place for the new one.
-                        hole = 0
-                        while True:
-                            child = 2 * hole + 1
-                            if child >= size:
-                                break
-                            if child + 1 < size and values[heap, child + 1] > values[heap, child]:
-                                child += 1
-                            if values[heap, child] <= value:
-                                break
-                            values[heap, hole] = values[heap, child]
-                            ids[heap, hole] = ids[heap, child]
-                            hole = child
-                        values[heap, hole] = value
-                        ids[heap, hole] = name
-                        if side == 0:
-                            limit = max(first_limit, own_half[i] - 0.5 * values[heap, 0])
-                        else:
-                            limits[j] = half[j] - 0.5 * values[heap, 0]
-                    if not both:
-                        break
-                    heap = first_column + j
-                    name = mine
+                if value < values[mine, 0]:
+                    _replace_largest(values[mine], ids[mine], value, first_column + j)
+                    limit = max(first_limit, own_half[i] - 0.5 * values[mine, 0])
+                if both and value < values[first_column + j, 0]:
+                    _replace_largest(values[first_column + j], ids[first_column + j], value, mine)
+                    limits[j] = half[j] - 0.5 * values[first_column + j, 0]
 
 
 # Sums run in double precision, so their order may change.
 @kernel(fastmath={"reassoc", "contract"})
-def shift_rows(first, last, X, rows, center, scale, out, half):
-    """Write ``(X[rows] - center) * scale`` to `out` (m, d), and half the squared lengths to `half` (m,).
-
-    `first` and `last` are a range of `rows` (m,). `scale` has the type of `center` (d,).
-    """
-    for i in range(first, last):
+def shift_rows(X, rows, center, scale, out, half):
+    """Write ``(X[rows] - center) * scale`` to `out` (m, d), and half the squared lengths to `half` (m,)."""
+    for i in range(len(rows)):
         source = X[rows[i]]
         target = out[i]
         for t in range(len(center)):
@@ -250,29 +241,8 @@ def sort_candidates(squared, ids, own, bound, wanted, k):
 
 
 @kernel
-def group_by_list(lists, some, first, last, n_lists):
-    """Group some (s,) of the queries by the lists that they scan.
-
-    `lists` (m, p) are the lists of each query, of which columns `first` to `last` count. Returns the queries, list
-    after list, in the order of `some`, and `ends`: those of list l are ``queries[ends[l]:ends[l + 1]]``.
-    """
-    ends = np.zeros(n_lists + 1, np.int64)
-    for i in some:
-        for j in range(first, last):
-            ends[lists[i, j] + 1] += 1
-    ends = np.cumsum(ends)
-    place = ends.copy()
-    queries = np.empty(len(some) * (last - first), np.int64)
-    for i in some:
-        for j in range(first, last):
-            queries[place[lists[i, j]]] = i
-            place[lists[i, j]] += 1
-    return queries, ends
-
-
-@kernel
-def scan_lists(first, last, vectors, queries, ends, centroids, starts, stored, half, size, values, positions, reach):
-    """Compare queries with the rows of the lists `first` to `last`, on the calling thread.
+def scan_lists(vectors, queries, ends, centroids, starts, stored, half, size, values, positions, reach):
+    """Compare queries with the rows of the lists that they scan, on the calling thread.
 
     A list holds some hundred rows, so its products take a fraction of a millisecond. One compiled loop over lists
     avoids waiting for the interpreter lock between them.
@@ -281,13 +251,13 @@ def scan_lists(first, last, vectors, queries, ends, centroids, starts, stored, h
     ----------
     vectors : (m, d) float32 or float64
         All queries.
-    queries, ends
-        The queries of each list, from :func:`group_by_list`.
+    queries, ends : int64
+        Those of list l are ``queries[ends[l]:ends[l + 1]]``.
     centroids : (L, d) float32
     starts : (L + 1,) int64
         List l holds positions ``starts[l]`` to ``starts[l + 1]``.
-    stored : (r, d) float32, half : (r,) float32
-        The rows from position ``starts[first]`` on minus the centroid of their list, and half their squared lengths.
+    stored : (n, d) float32, half : (n,) float32
+        The row at each position minus the centroid of its list, and half its squared length.
     size : int
         The largest number of rows and columns of a tile of products.
     values : (m, kept) float32, positions : (m, kept) int32
@@ -300,9 +270,8 @@ def scan_lists(first, last, vectors, queries, ends, centroids, starts, stored, h
     seen, seen_half = np.empty((size, d), np.float32), np.empty(size, np.float32)
     # The last row of a tile is read up to a multiple of COMPARED; what lies there is ignored.
     tile = np.zeros(size * size + COMPARED, np.float32)
-    limits, padded = np.empty(size + COMPARED, np.float32), np.empty(size + COMPARED, np.float32)
-    offset = starts[first]
-    for number in range(first, last):
+    padded = np.empty(size + COMPARED, np.float32)
+    for number in range(len(centroids)):
         begin, end = starts[number], starts[number + 1]
         if begin == end:
             continue
@@ -310,49 +279,19 @@ def scan_lists(first, last, vectors, queries, ends, centroids, starts, stored, h
             here = queries[from_query : min(from_query + size, ends[number + 1])]
             # Measured from the centroid, numbers are small, and so are the rounding errors of single precision.
             query, own_half = seen[: len(here)], seen_half[: len(here)]
-            shift_rows(0, len(here), vectors, here, centroids[number], np.float32(1), query, own_half)
+            shift_rows(vectors, here, centroids[number], np.float32(1), query, own_half)
             longest = np.float32(0)
             for start in range(begin, end, size):
-                part = stored[start - offset : min(start + size, end) - offset]
+                part = stored[start : min(start + size, end)]
                 width = len(part)
                 part_half = padded[: (width + COMPARED - 1) // COMPARED * COMPARED]
                 part_half[:] = np.inf
                 for j in range(width):
-                    part_half[j] = half[start - offset + j]
+                    part_half[j] = half[start + j]
                     longest = max(longest, part_half[j])
                 products = tile[: len(here) * width].reshape(len(here), width)
                 np.dot(query, part.T, products)
-                keep_nearest(
-                    products, here, start, part_half, own_half, False, query, part, False, values, positions, limits
-                )
+                keep_nearest(products, here, start, part_half, own_half, False, query, part, False, values, positions)
             for i in range(len(here)):
                 both = np.sqrt(2.0 * np.float64(own_half[i])) + np.sqrt(2.0 * np.float64(longest))
                 reach[here[i]] = max(reach[here[i]], both)
-
-
-@kernel
-def _sum_lists(first, last, vectors, members, starts, together, out):
-    partial = np.empty(vectors.shape[1])
-    for number in range(first, last):
-        partial[:] = 0.0
-        block = -1
-        for position in range(starts[number], starts[number + 1]):
-            row = members[position]
-            if row // together != block:
-                block = row // together
-                out[number] += partial
-                partial[:] = 0.0
-            for t in range(len(partial)):
-                partial[t] += vectors[row, t]
-        out[number] += partial
-
-
-def sum_lists(vectors, members, starts, together):
-    """Return the sum (L, d) of the vectors (n, d) of each list, in double precision.
-
-    List l holds the vectors ``members[starts[l]:starts[l + 1]]``, in ascending order. Those among `together`
-    consecutive vectors are summed first. The order of additions is part of the result.
-    """
-    out = np.zeros((len(starts) - 1, vectors.shape[1]))
-    run_ranges(_sum_lists, len(out), vectors, members, starts, together, out, least=LISTS_PER_TASK)
-    return out

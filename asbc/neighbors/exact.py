@@ -20,21 +20,17 @@ from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import COMPARED, keep_nearest, shift_rows, sort_candidates
-from asbc.kernels.threads import one_blas_thread, run_products, run_ranges
+from asbc.kernels.threads import one_blas_thread, run_products
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
 
 Ids = NDArray[np.int64]
 
-# Extra candidates per row, so that rounding seldom leaves in doubt which rows are the nearest; rows where it does are
-# searched again with many. Rounding errors grow with the longest row, so few suffice if it is at most EVEN times the
-# mean length.
-FEW_SPARE, SOME_SPARE, MANY_SPARE = 8, 18, 200
-SPARE = 8  # extra candidates per row of approximate search
-EVEN = 4.0
+# Extra candidates per row, so that rounding seldom leaves in doubt which rows are the nearest. Rows where it does are
+# searched again in double precision with many more, which also resolves ties.
+SPARE, MANY_SPARE = 8, 200
 CENTERED_ROWS = 4096  # rows, about, whose mean is the origin
 SORTED_ROWS = 8192  # rows whose candidates are compared in double precision together
-MIN_SINGLE, MAX_SINGLE = 1e-37, 1e37  # rows that spread within these limits are shifted and scaled in single precision
 MAX_COMPARED = 2**22  # distances of rows that are compared with all rows together: 32 MB
 TILE = 512  # the largest number of rows and columns of a tile: one megabyte of products, which stays in a core's cache
 TILE_ROWS = 65536  # rows of X that are searched together if X, on disk, does not fit into memory
@@ -49,7 +45,6 @@ TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every lengt
 # 6, times the pairs that are near only to the nearest rows so far, or only to one of the two rows.
 PAIR_COST = 16.0
 OUTLINE_COST = 0.8  # outlines are used if they cost at most this share of full products
-OUTLINED_ROWS = 512  # rows whose outlines are computed together
 FULL_TURNS = 3  # pairs per block that are multiplied in full first, because at first nearly every row is near
 
 
@@ -72,8 +67,10 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     indices = np.empty((len(Q), k), np.int64)
     distances = np.empty((len(Q), k))
     open_rows = np.arange(len(Q))
-    for dtype, many in ((np.float32, False), (np.float32, True), (np.float64, False)):
-        open_rows = _search_filtered(X, Q, open_rows, wanted, queries is None, dtype, many, indices, distances)
+    for dtype, spare in ((np.float32, SPARE), (np.float64, MANY_SPARE)):
+        if len(open_rows):
+            kept = min(wanted + spare, len(X))
+            open_rows = _search_filtered(X, Q, open_rows, wanted, kept, queries is None, dtype, indices, distances)
     step = max(1, MAX_COMPARED // len(X))
     for start in range(0, len(open_rows), step):  # ties exceed the candidates: compare with all rows
         rows = open_rows[start : start + step]
@@ -85,30 +82,19 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
-def _search_filtered(X, Q, rows, wanted, drop_self, dtype, many, indices, distances):
+def _search_filtered(X, Q, rows, wanted, kept, drop_self, dtype, indices, distances):
     """Write the neighbours of those `rows` that products of this precision certify; return the other rows.
 
-    `drop_self` says that Q is X, so that a row's own id is removed. `many` takes many extra candidates.
+    `kept` is the number of candidates per row. `drop_self` says that Q is X, so that a row's own id is removed.
     """
     n, d = X.shape
-    if not len(rows):
-        return rows
     center, scale = _center_and_scale(X, Q)
-    few, some = (MANY_SPARE if many else min(spare, wanted // 2 + 4) for spare in (FEW_SPARE, SOME_SPARE))
     if drop_self and len(rows) == n:
-        order = _group_rows(X, center, scale)
-        vectors, half = _shifted(X, center, scale, dtype, order)
-        lengths = np.sqrt(2.0 * half[:n].astype(np.float64))
-        largest = lengths.max()
-        kept = min(wanted + (few if largest <= EVEN * lengths.mean() else some), n)
-        values, ids = _nearest_among(n, vectors, half, kept)
-        if order is not None:
-            back = np.argsort(order)
-            values, ids, lengths = values[back], order.astype(np.int32)[ids[back]], lengths[back]
+        values, ids, half = _nearest_among(X, center, scale, dtype, kept)
+        longest = half.max()
     else:
-        kept = min(wanted + some, n)
         values, ids, half, longest = nearest_to(X, Q, rows, center, scale, dtype, kept)
-        lengths, largest = np.sqrt(2.0 * half.astype(np.float64)), np.sqrt(2.0 * longest)
+    lengths, largest = np.sqrt(2.0 * half.astype(np.float64)), np.sqrt(2.0 * float(longest))
     # The largest value kept is a lower bound for all rows that are not candidates.
     error = rounding_error(d, lengths + largest, dtype)
     bound = (values[:, 0] - error) / scale**2 if kept < n else np.full(len(rows), np.inf)
@@ -139,25 +125,12 @@ def _center_and_scale(X, Q):
         raise ValueError(
             f"X must spread between 1e-140 and 1e140, so that squared distances are finite; got {spread:.3g}. Scale X."
         )
-    if spread == 0 or MIN_SINGLE < spread < MAX_SINGLE:
-        center = center.astype(X.dtype)  # single precision is faster
     return center, 2.0 ** -np.ceil(np.log2(spread)) if spread > 0 else 1.0
 
 
 def largest_offset(X, center):
     """Return the largest difference, over rows and columns, between X (n, d) and `center` (d,)."""
-    starts = range(0, len(X), TILE)
-    highest, lowest = np.empty((2, len(starts), X.shape[1]), X.dtype)
-
-    def reduce_tile(number):
-        part = X[starts[number] : starts[number] + TILE]
-        part.max(axis=0, out=highest[number])
-        part.min(axis=0, out=lowest[number])
-
-    run_products(range(len(starts)), reduce_tile)
-    above = highest.max(axis=0).astype(np.float64) - center
-    below = center - lowest.min(axis=0).astype(np.float64)
-    return float(max(above.max(), below.max()))
+    return float(max((X.max(axis=0) - center).max(), (center - X.min(axis=0)).max()))
 
 
 def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:
@@ -184,46 +157,37 @@ def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tupl
     return np.ascontiguousarray(ids[:, :k]), np.ascontiguousarray(distances[:, :k])
 
 
-def _group_rows(X: Floats, center: NDArray[Any], scale: float) -> NDArray[np.int64] | None:
-    """Return an order of the rows of X in which near rows are roughly adjacent; None for few rows.
+def _group_rows(X: Floats, center: NDArray[Any], scale: float) -> Ids:
+    """Return an order of the rows of X in which near rows are roughly adjacent; it only affects the speed.
 
-    Each row goes to the nearest of some random rows, about one per tile. The order only affects the speed.
+    Each row goes to the nearest of some random rows, about one per tile.
     """
     n = len(X)
     if n < GROUPED_ROWS:
-        return None
-    drawn = np.sort(np.random.default_rng(0).choice(n, n // TILE + 1, replace=False))
-    seeds = ((X[drawn] - center) * scale).astype(np.float32)
-    half = 0.5 * _squared_lengths(seeds)
-    nearest = np.empty(n, np.int16 if len(seeds) < 2**15 else np.int64)  # NumPy sorts int16 much faster
+        return np.arange(n)
+    seeds, half = shifted(X, np.random.default_rng(0).choice(n, n // TILE + 1, replace=False), center, scale)
+    nearest = np.empty(n, np.int64)
 
     def assign(start):
-        here = slice(start, start + TILE)
-        nearest[here] = np.argmax(((X[here] - center) * scale).astype(np.float32) @ seeds.T - half, axis=1)
+        rows = np.arange(start, min(start + TILE, n))
+        nearest[rows] = np.argmax((shifted(X, rows, center, scale)[0] @ seeds.T - half)[: len(rows)], axis=1)
 
     run_products(range(0, n, TILE), assign)
     return np.argsort(nearest, kind="stable")
 
 
-def _shifted(X: Floats, center: NDArray[Any], scale: float, dtype: Any, order: Ids | None) -> tuple[NDArray[Any], ...]:
-    """Return the rows of X (n, d) in the given `order`, shifted and scaled, and half their squared lengths.
+def shifted(
+    X: Floats, rows: Ids, center: NDArray[Any], scale: float, dtype: Any = np.float32
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return some rows (m,) of X (n, d), shifted and scaled, and half their squared lengths.
 
     Rows of zeros, whose length counts as infinite, make the number of rows a multiple of COMPARED.
     """
-    n, d = X.shape
-    vectors = np.zeros((n + -n % COMPARED, d), dtype)
+    m = len(rows)
+    vectors = np.zeros((m + -m % COMPARED, X.shape[1]), dtype)
     half = np.full(len(vectors), np.inf, dtype)
-    rows = np.arange(n) if order is None else order
-    run_ranges(shift_rows, n, X, rows, center, np.result_type(X, center).type(scale), vectors, half)
+    shift_rows(X, rows, center, scale, vectors, half)
     return vectors, half
-
-
-def _squared_lengths(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return the squared lengths (n,) of vectors (n, d), in their own precision."""
-    out = np.empty(len(vectors), vectors.dtype)
-    for start in range(0, len(vectors), TILE):
-        np.square(vectors[start : start + TILE]).sum(axis=1, out=out[start : start + TILE])
-    return out
 
 
 def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np.float64]:
@@ -239,47 +203,52 @@ def rounding_error(d: int, reach: NDArray[np.float64], dtype: Any) -> NDArray[np
     return roundings * float(np.finfo(dtype).eps) / 2 * reach**2
 
 
-def _nearest_among(n: int, vectors: NDArray[Any], half: NDArray[Any], kept: int) -> tuple[NDArray[Any], ...]:
-    """Return the `kept` rows nearest to each of n rows, itself included, by products in the precision of the rows.
+def _nearest_among(
+    X: Floats, center: NDArray[Any], scale: float, dtype: Any, kept: int
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
+    """Return the `kept` rows of X (n, d) nearest to each row, itself included, by products in a given precision.
 
-    `vectors` and `half` are as from :func:`_shifted`. Returns squared distances (n, kept) as max-heaps, with the
-    largest in column 0, and ids (n, kept) int32.
+    Returns squared distances (n, kept) as max-heaps, with the largest in column 0, ids (n, kept), and half the squared
+    lengths (n,) of the rows.
     """
-    padded = len(half)
-    values = np.full((n, kept), np.inf, half.dtype)
+    n = len(X)
+    order = _group_rows(X, center, scale)
+    vectors, half = shifted(X, order, center, scale, dtype)
+    values = np.full((n, kept), np.inf, dtype)
     ids = np.full((n, kept), -1, np.int32)
     threads = get_num_threads()
-    size = min(TILE, max(64, -(-padded // (4 * threads * COMPARED)) * COMPARED))
-    scratch = threading.local()
-
-    def compare(first_row, first_column, both, outlines):
-        """Multiply two blocks, or their outlines, and keep near rows."""
-        if not hasattr(scratch, "tile"):
-            scratch.tile, scratch.limits = np.empty(size * size, values.dtype), np.empty(size, values.dtype)
-        here, there = slice(first_row, min(first_row + size, n)), slice(first_column, first_column + size)
-        own, other = vectors[here], vectors[there]
-        factors = (own, other) if outlines is None else (outlines[here], outlines[there])
-        tile = scratch.tile[: len(own) * len(other)].reshape(len(own), len(other))
-        np.matmul(factors[0], factors[1].T, out=tile)
-        numbers, halves = np.arange(here.start, here.stop), (half[there], half[here])
-        bounded = outlines is not None
-        keep_nearest(tile, numbers, first_column, *halves, both, own, other, bounded, values, ids, scratch.limits)
-
-    full_turns = FULL_TURNS * -(-padded // size)
+    size = min(TILE, max(64, -(-len(half) // (4 * threads * COMPARED)) * COMPARED))
+    full_turns = FULL_TURNS * -(-len(half) // size)
     directions = find_directions(vectors[:n], half[:n], kept)
     outlines = None if directions is None else outline_rows(vectors, directions)
     pairs = BlockPairs(_nearest_first(vectors, size))
 
+    def compare(turn, i, j, space):
+        """Multiply two blocks, or their outlines, and keep near rows."""
+        here, there = slice(i * size, min((i + 1) * size, n)), slice(j * size, (j + 1) * size)
+        bounded = outlines is not None and turn >= full_turns
+        factors = outlines if bounded else vectors
+        tile, numbers = products(factors[here], factors[there], space), np.arange(here.start, here.stop)
+        both = vectors[here], vectors[there]
+        keep_nearest(tile, numbers, there.start, half[there], half[here], i != j, *both, bounded, values, ids)
+
     def work(_):
+        space = np.empty(size * size, dtype)
         while (taken := pairs.take()) is not None:
-            turn, i, j = taken
             try:
-                compare(i * size, j * size, i != j, outlines if turn >= full_turns else None)
+                compare(*taken, space)
             finally:
-                pairs.give_back(i, j)
+                pairs.give_back(*taken[1:])
 
     run_products(range(threads), work)
-    return values, ids
+    back = np.argsort(order)
+    return values[back], order.astype(np.int32)[ids[back]], half[:n][back]
+
+
+def products(left: NDArray[Any], right: NDArray[Any], space: NDArray[Any]) -> NDArray[Any]:
+    """Return ``left @ right.T`` in the memory of the flat array `space`: to allocate it each time would take longer."""
+    shape = len(left), len(right)
+    return np.matmul(left, right.T, out=space[: shape[0] * shape[1]].reshape(shape))
 
 
 def nearest_to(
@@ -287,39 +256,29 @@ def nearest_to(
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any], float]:
     """Return the `kept` rows of X (n, d) nearest to the given `rows` (m,) of Q, by products in a given precision.
 
-    Each thread shifts a tile of X just before it is multiplied, so X is not copied. Returns values and ids as
-    :func:`_nearest_among`, half the squared lengths (m,) of the queries, and the largest such number of rows of X.
+    Each thread shifts a tile of X just before it is multiplied, so X is not copied. Returns values, ids and halves of
+    the queries as :func:`_nearest_among`, and the largest half of rows of X.
     """
-    m, (n, d) = len(rows), X.shape
+    m, n = len(rows), len(X)
     values, ids, half = np.full((m, kept), np.inf, dtype), np.full((m, kept), -1, np.int32), np.empty(m, dtype)
-    numbers, factor = np.arange(max(m, n)), np.result_type(X, center).type(scale)
     height = min(TILE, max(64, -(-m // get_num_threads())))  # few queries are shared among all threads, too
-    longest = np.zeros(-(-m // height))
-    scratch = threading.local()
+    longest = []
 
-    def compare(strip):
+    def compare(start):
         """Compare one strip of queries with all rows."""
-        if not hasattr(scratch, "tile"):
-            # The last row of a tile is read up to a multiple of COMPARED; what lies there is ignored.
-            scratch.tile = np.zeros(height * TILE + COMPARED, dtype)
-            scratch.own, scratch.other = np.empty((height, d), dtype), np.empty((TILE, d), dtype)
-            scratch.limits, scratch.half = np.empty((2, TILE), dtype)
-        here = numbers[strip * height : min((strip + 1) * height, m)]
-        own, own_half = scratch.own[: len(here)], half[here[0] : here[-1] + 1]
-        shift_rows(0, len(here), Q, rows[here[0] : here[-1] + 1], center, factor, own, own_half)
-        for start in range(0, n, TILE):
-            there = numbers[start : min(start + TILE, n)]
-            other, other_half = scratch.other[: len(there)], scratch.half[: -(-len(there) // COMPARED) * COMPARED]
-            other_half[:] = np.inf
-            shift_rows(0, len(there), X, there, center, factor, other, other_half)
-            longest[strip] = max(longest[strip], other_half[: len(there)].max())
-            tile = scratch.tile[: len(here) * len(there)].reshape(len(here), len(there))
-            np.matmul(own, other.T, out=tile)
-            halves = other_half, own_half
-            keep_nearest(tile, here, start, *halves, False, own, other, False, values, ids, scratch.limits)
+        here = np.arange(start, min(start + height, m))
+        own, own_half = (part[: len(here)] for part in shifted(Q, rows[here], center, scale, dtype))
+        half[here] = own_half
+        space = np.empty(height * TILE, dtype)
+        for first in range(0, n, TILE):
+            there = np.arange(first, min(first + TILE, n))
+            other, other_half = shifted(X, there, center, scale, dtype)
+            longest.append(float(other_half[: len(there)].max()))
+            tile = products(own, other, space)
+            keep_nearest(tile, here, first, other_half, own_half, False, own, other, False, values, ids)
 
-    run_products(range(len(longest)), compare)
-    return values, ids, half, float(longest.max())
+    run_products(range(0, m, height), compare)
+    return values, ids, half, max(longest)
 
 
 class BlockPairs:
@@ -354,7 +313,7 @@ class BlockPairs:
 def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:
     """Return all pairs of blocks of `size` vectors: each block with itself first, then by distance of their means."""
     middles = np.array([vectors[start : start + size].mean(axis=0) for start in range(0, len(vectors), size)])
-    half = 0.5 * _squared_lengths(middles)
+    half = 0.5 * np.einsum("ij,ij->i", middles, middles)
     with one_blas_thread():
         apart = half[:, None] + half - middles @ middles.T
     np.fill_diagonal(apart, -np.inf)
@@ -406,12 +365,12 @@ def outline_rows(vectors: NDArray[Any], directions: NDArray[np.float64]) -> NDAr
     out = np.empty((len(vectors), directions.shape[1] + 1), np.float32)
 
     def compute(start):
-        some = slice(start, start + OUTLINED_ROWS)
+        some = slice(start, start + TILE)
         part = vectors[some].astype(np.float64)
         along = part @ directions
         remainder = np.einsum("ij,ij->i", part, part) - np.einsum("ij,ij->i", along, along)
         out[some, :-1] = along
         out[some, -1] = np.sqrt(np.maximum(remainder, 0.0))
 
-    run_products(range(0, len(vectors), OUTLINED_ROWS), compute)
+    run_products(range(0, len(vectors), TILE), compute)
     return out

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
+from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
-from asbc.kernels.nearest import group_by_list, scan_lists, sum_lists
+from asbc.kernels.nearest import scan_lists
 from asbc.kernels.threads import run_products
 from asbc.neighbors.exact import SPARE, TILE, Ids, exact_distances, largest_offset, rounding_error, search_exactly
 from asbc.validation import Floats, as_vectors
 
-SUMMED_ROWS = 4096  # rows that are summed together in k-means; the last bits of centroids depend on it
 DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, that are computed together for doubtful queries
 # Rows per list of the sample for k-means, and its rounds. With 32 rows and 5 rounds, lists need to scan just as many
 # rows for the same recall.
@@ -49,7 +49,7 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
         nearest = search_exactly(centroids, 1, sample)
         members, starts = file_under(nearest.indices[:, 0], n_lists)
         counts = np.diff(starts)
-        sums = sum_lists(sample, members, starts, SUMMED_ROWS)
+        sums = sparse.csr_array((np.ones(len(members)), members, starts), shape=(n_lists, len(sample))) @ sample
         present, empty = np.flatnonzero(counts), np.flatnonzero(counts == 0)
         centroids[present] = sums[present] / counts[present, None]
         if len(empty):  # an empty list restarts from one of the rows that are farthest from their centroids
@@ -119,7 +119,7 @@ class InvertedLists:
     members : (n,) int64
         The row of X at each position: list after list, and each list in order of id.
     residuals : (n, d) float32
-        Rows minus the centroid of their list, by position. May be a memory map.
+        By position, the rows minus the centroid of their list. It may be a memory map.
     probes : (n, n_probe) int32
         The lists that each row of X scans when it is the query, nearest first.
     """
@@ -183,7 +183,7 @@ class InvertedLists:
 
     @cached_property
     def _half_squares(self) -> NDArray[np.float32]:
-        """Half the squared lengths of the residuals."""
+        """Half the squared lengths (n,) of the residuals."""
         squares = np.einsum("ij,ij->i", self.residuals, self.residuals, dtype=np.float64)
         return (0.5 * squares).astype(np.float32)
 
@@ -192,11 +192,11 @@ class InvertedLists:
         n_probe, n_lists = lists.shape[1], len(self.centroids)
         # With many queries per list, the nearest list comes first: after it, few rows of other lists are near enough to
         # be kept. With few queries, one pass keeps products larger.
-        two_passes = len(some) * n_probe >= TWO_PASS_QUERIES * n_lists
+        two_passes = n_probe > 1 and len(some) * n_probe >= TWO_PASS_QUERIES * n_lists
         for columns in [(0, 1), (1, n_probe)] if two_passes else [(0, n_probe)]:
-            grouped = group_by_list(lists, some, *columns, n_lists)
-            here = vectors, *grouped, self.centroids, self.starts, self.residuals, half
-            scan_lists(0, n_lists, *here, TILE, values, positions, reach)
+            queries, ends = file_under(lists[some, slice(*columns)], n_lists)
+            rows = self.centroids, self.starts, self.residuals, half
+            scan_lists(vectors, some[queries], ends, *rows, TILE, values, positions, reach)
 
 
 def nearest_lists(centroids: NDArray[np.float32], vectors: Floats, n_probe: int) -> NDArray[np.int32]:
@@ -209,13 +209,15 @@ def split_evenly(tasks: Ids, work: NDArray[Any], parts: int) -> list[Ids]:
     return np.split(tasks, np.searchsorted(np.cumsum(work), work.sum() * np.arange(1, parts) / parts))
 
 
-def file_under(labels: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
-    """Return rows (n,) sorted by list and then id, and the start of each list (n_lists + 1,); `labels` are (n,)."""
-    if n_lists < 2**15:
-        labels = labels.astype(np.int16)  # NumPy sorts int16 much faster
-    members = np.argsort(labels, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
-    return members, starts
+def file_under(lists: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
+    """Return rows sorted by list and then id, and the start of each list (n_lists + 1,).
+
+    `lists` are the list (n,) of each row, or several of them (n, p).
+    """
+    n, p = lists.reshape(len(lists), -1).shape
+    parts = np.ones(n * p, bool), lists.ravel(), np.arange(0, n * p + 1, p)
+    filed = sparse.csr_array(parts, shape=(n, n_lists)).tocsc()
+    return filed.indices.astype(np.int64), filed.indptr.astype(np.int64)
 
 
 def residuals(

@@ -5,14 +5,13 @@ import pytest
 
 from asbc.kernels.nearest import (
     COMPARED,
-    group_by_list,
     keep_nearest,
     scan_lists,
     shift_rows,
     sort_candidates,
-    sum_lists,
 )
 from asbc.kernels.threads import one_blas_thread
+from asbc.neighbors.lists import file_under
 
 KEPT = 13
 
@@ -54,7 +53,6 @@ def test_nearest_rows_of_queries(dtype, width, bounded):
             bounded,
             values,
             ids,
-            np.empty(length, dtype),
         )
     assert np.array_equal(np.sort(ids[numbers]), np.sort(np.argsort(squared, axis=1)[:, :KEPT]))
     np.testing.assert_allclose(values[numbers], np.take_along_axis(squared, ids[numbers], axis=1), rtol=1e-4)
@@ -83,7 +81,6 @@ def test_one_product_serves_both_sides(bounded):
             bounded,
             values,
             ids,
-            np.empty(48),
         )
     assert np.array_equal(np.sort(ids), np.sort(np.argsort(squared, axis=1)[:, :KEPT]))
 
@@ -92,8 +89,8 @@ def test_fewer_columns_than_places():
     values, ids = lists(2, float)
     half = halves(np.ones((2, 1)), COMPARED)
     X = np.zeros((2, 1))
-    tile, limits = np.zeros((2, COMPARED)), np.empty(COMPARED)
-    keep_nearest(tile, np.arange(2), 10, half, half[:2], False, X, X, False, values, ids, limits)
+    tile = np.zeros((2, COMPARED))
+    keep_nearest(tile, np.arange(2), 10, half, half[:2], False, X, X, False, values, ids)
     assert set(ids[0]) == {-1, 10, 11}
     assert np.isinf(values[:, 0]).all()
 
@@ -116,7 +113,7 @@ def test_rows_measured_from_a_point(dtype):
     X, center = rng.normal(size=(20, 13)).astype(dtype), rng.normal(size=13).astype(np.float32)
     rows = np.array([7, 0, 7, 19])
     out, half = np.empty((4, 13), np.float32), np.empty(4, np.float32)
-    shift_rows(0, 4, X, rows, center, np.float32(0.25), out, half)
+    shift_rows(X, rows, center, np.float32(0.25), out, half)
     wanted = ((X[rows] - center) * np.float32(0.25)).astype(np.float32)
     assert np.array_equal(out, wanted)
     np.testing.assert_allclose(half, 0.5 * (wanted.astype(float) ** 2).sum(axis=1), rtol=1e-7)
@@ -136,7 +133,7 @@ def test_nearest_rows_among_copies(copies):
     squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
     values, ids = lists(400, float)
     half = halves(X, 400)
-    keep_nearest(X @ X.T, np.arange(400), 0, half, half, False, X, X, False, values, ids, np.empty(400))
+    keep_nearest(X @ X.T, np.arange(400), 0, half, half, False, X, X, False, values, ids)
     np.testing.assert_allclose(np.sort(values), np.sort(squared)[:, :KEPT], atol=1e-12)
     assert (ids >= 0).all()
 
@@ -155,18 +152,6 @@ def filed(n=400, d=7, n_lists=11, seed=0, dtype=np.float32):
     return X, centroids, members, starts, stored
 
 
-def test_group_by_list_for_which_list():
-    rng = np.random.default_rng(0)
-    lists = np.array([rng.permutation(6)[:3] for _ in range(20)], np.int32)
-    some = np.array([7, 3, 19, 0, 4])
-    for first, last in ((0, 1), (1, 3), (0, 3), (3, 3)):
-        queries, ends = group_by_list(lists, some, first, last, 6)
-        assert len(queries) == len(some) * (last - first) == ends[-1]
-        for number in range(6):
-            wanted = [query for query in some if number in lists[query, first:last]]
-            assert queries[ends[number] : ends[number + 1]].tolist() == wanted
-
-
 @pytest.mark.parametrize("size", [3, 32, 512], ids=lambda size: f"tiles of {size}")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_nearest_rows_of_the_lists_looked_at(size, dtype):
@@ -178,15 +163,9 @@ def test_the_nearest_rows_of_the_lists_looked_at(size, dtype):
     values, positions = np.full((50, KEPT), np.inf, np.float32), np.full((50, KEPT), -1, np.int32)
     reach = np.zeros(50)
     half = (0.5 * np.square(stored).sum(axis=1)).astype(np.float32)
-    cut = 6  # lists are in two parts, as on disk
+    asked, ends = file_under(lists[some], len(centroids))
     with one_blas_thread():
-        for first, last in ((0, cut), (cut, len(centroids))):
-            part = slice(starts[first], starts[last])
-            asked = group_by_list(lists, some, 0, 4, len(centroids))
-            state = values, positions, reach
-            scan_lists(
-                first, last, queries, *asked, centroids, starts, stored[part].copy(), half[part].copy(), size, *state
-            )
+        scan_lists(queries, some[asked], ends, centroids, starts, stored, half, size, values, positions, reach)
     for query in some:
         seen = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in lists[query]])
         true = np.square(X[members[seen]].astype(float) - queries[query].astype(float)).sum(axis=1)
@@ -205,18 +184,3 @@ def test_the_nearest_rows_of_the_lists_looked_at(size, dtype):
         assert reach[query] == pytest.approx(max(lengths), rel=1e-5)
     others = np.delete(np.arange(50), some)
     assert (positions[others] == -1).all() and not reach[others].any()
-
-
-@pytest.mark.parametrize("together", [1, 64, 1000])
-def test_sums_of_lists_have_the_bits_of_sums_in_a_fixed_order(together):
-    """Tile by tile, each added up by itself first."""
-    X, _, members, starts, _ = filed()
-    wanted = np.zeros((len(starts) - 1, X.shape[1]))
-    for first in range(0, len(X), together):
-        for number in range(len(wanted)):
-            partial = np.zeros(X.shape[1])
-            for row in members[starts[number] : starts[number + 1]]:
-                if first <= row < first + together:
-                    partial += X[row].astype(float)
-            wanted[number] += partial
-    assert np.array_equal(sum_lists(X, members, starts, together), wanted)

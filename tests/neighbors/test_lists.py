@@ -110,3 +110,14 @@ def test_tasks_are_split_by_their_work():
         assert len(split) == parts and np.array_equal(np.concatenate(split), tasks)
         assert max(work[part].sum() for part in split) <= work.sum() / parts + work.max()
     assert [len(part) for part in lists_module.split_evenly(tasks[:0], tasks[:0], 2)] == [0, 0]
+
+
+@pytest.mark.parametrize("columns", [slice(0, 1), slice(1, 3), slice(0, 3)])
+def test_rows_are_filed_under_each_of_their_lists(columns):
+    lists = np.array([np.random.default_rng(i).permutation(6)[:3] for i in range(20)], np.int32)[:, columns]
+    members, starts = lists_module.file_under(lists, 6)
+    assert len(members) == lists.size == starts[-1]
+    for number in range(6):
+        wanted = np.flatnonzero((lists == number).any(axis=1))
+        assert members[starts[number] : starts[number + 1]].tolist() == wanted.tolist()
+    assert lists_module.file_under(np.array([2, 0, 2]), 3)[0].tolist() == [1, 0, 2]
