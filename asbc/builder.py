@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -20,27 +19,20 @@ from asbc.dimension import ESTIMATORS, Dimension
 from asbc.graph import SYMMETRIES, to_graph
 from asbc.neighbors.given import given_neighbors
 from asbc.neighbors.search import RECALL, check_recall, check_search, search_neighbors
-from asbc.neighbors.types import Neighbors
 from asbc.rows import Rows, solve_rows
 from asbc.validation import (
+    METRICS,
     MOST_REPETITIONS,
-    Floats,
     MetricInRepr,
-    as_vectors,
     check_k,
-    estimator_vectors,
-    normalize,
+    metric_vectors,
     one_of,
-    plain_array,
     row_index,
     seed_number,
     true_or_false,
-    warn_about_lengths,
     whole_number,
 )
 from asbc.weights import Weights, find_weights, normalize_weights, sharpen
-
-METRICS = ("cosine", "euclidean")
 
 
 class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
@@ -77,12 +69,12 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
     random_state : int, RandomState or None, default=0
         Seeds the permutations, and what approximate search draws.
     search : {"auto", "exact", "ivf", "hnsw", "nn_descent"}, default="auto"
-        How neighbours are found: ``"auto"`` is exact up to 20,000 nodes, and by inverted lists above where they cost
-        less; see :func:`search_neighbors`.
+        How neighbours are found. ``"auto"`` is exact up to 20,000 nodes. Above, it uses inverted lists, unless they
+        would scan more than 15% of the rows; see :func:`search_neighbors`.
     recall : float, default=0.98
         The share of the neighbours that approximate search is to find.
     search_options : mapping or None, default=None
-        Options of the search by name, in place of what `recall` decides.
+        Options of the search by name, instead of those that `recall` determines.
 
     Attributes
     ----------
@@ -172,14 +164,18 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         10
         """
         self.check_parameters()
-        vectors = self._vectors(X, reset=True)
+        vectors = metric_vectors(self, X, reset=True)
         k = check_k(self.k_cand, len(vectors), "k_cand")
         seed: Any = self.random_state
         drawn = seed is None or isinstance(seed, np.random.RandomState)
         self._seed = int(check_random_state(seed).randint(2**31 - 1) if drawn else seed)
-        neighbors = (
-            self._search(vectors, k) if neighbors is None else given_neighbors(vectors, neighbors, k, self.metric)
-        )
+        if neighbors is None:
+            options: dict[str, Any] = dict(self.search_options or {})
+            if self.search != "exact":
+                options["seed"] = self._seed
+            neighbors = search_neighbors(vectors, k, search=self.search, recall=self.recall, **options)
+        else:
+            neighbors = given_neighbors(vectors, neighbors, k, self.metric)
         solved = self._solve(vectors, neighbors)
         assert solved.weights is not None
         self.dimension_, self.bandwidth_ = solved.dimension, solved.choice
@@ -218,23 +214,17 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         ((10, 40), True)
         """
         check_is_fitted(self)
-        queries = self._vectors(X, reset=False)
+        queries = metric_vectors(self, X, reset=False)
         neighbors = search_neighbors(self.vectors_, int(self.k_cand), queries=queries)
         rows = self._solve(self.vectors_, neighbors, fitted=self.bandwidth_)
         assert rows.weights is not None
         return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self.vectors_))
 
-    def _search(self, X: Floats, k: int) -> Neighbors:
-        options: dict[str, Any] = dict(self.search_options or {})
-        if self.search != "exact":
-            options["seed"] = self._seed
-        return search_neighbors(X, k, search=self.search, recall=self.recall, **options)
-
     def _solve(self, X, neighbors, fitted=None) -> Rows:
         """Dimension, bandwidth and weights of nodes; of queries, if `fitted`, the choice on the rows of X, is given."""
         weights = self.weight_rule()
         bandwidth = self.bandwidth_rule() if weights.uses_bandwidth else None
-        if neighbors.first is not None:  # fitting: keep what queries need to look up in the fitted rows
+        if neighbors.first is not None:  # fitting: queries need the resolved estimate, too
             self._dimension = self.dimension_estimate() if bandwidth or weights.uses_dimension else None
             if self._dimension is not None and not self._dimension.local:
                 self._dimension = self._dimension.resolve(self._dimension.summarize(neighbors))
@@ -265,15 +255,6 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
     def weight_rule(self) -> Weights:
         """Return the rule for weights: `weights`, or the rule that it names, with the builder's `k_min`."""
         return find_weights(self.weights, self.k_min)
-
-    def _vectors(self, X: ArrayLike, reset: bool) -> Floats:
-        X = plain_array(X)
-        if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
-            as_vectors(X)  # raises an error that says more than scikit-learn's
-        vectors = as_vectors(estimator_vectors(self, X, reset=reset))
-        if reset:
-            warn_about_lengths(vectors, self.metric)
-        return normalize(vectors) if self.metric == "cosine" else vectors
 
     def check_parameters(self) -> None:
         """Raise an error for parameters that cannot work, before any computation."""

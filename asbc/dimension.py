@@ -121,12 +121,12 @@ def levina_bickel(neighbors: Neighbors, k: int = 10) -> NDArray[np.float64]:
     neighbors : Neighbors
         The neighbours of n nodes, at least k per node.
     k : int, default=10
-        The neighbours per node that the estimate looks at, 2 or more; the paper's k_mle.
+        The neighbours per node that the estimate uses, at least 2; the paper's k_mle.
 
     Returns
     -------
     (n,) float64
-        Within [1, 200]: 1 where all neighbours looked at coincide with the node, 200 where all are equally far.
+        Within [1, 200]: 1 where all these neighbours coincide with the node, 200 where all are equally far.
 
     See Also
     --------
@@ -217,7 +217,7 @@ class Dimension:
     Parameters
     ----------
     estimator : {"mst", "levina_bickel", "two_nn"}, default="mst"
-        Which function makes the estimate: :func:`dim_mst`, :func:`levina_bickel` or :func:`two_nn`.
+        The function that computes the estimate: :func:`dim_mst`, :func:`levina_bickel` or :func:`two_nn`.
     n_rep : int, default=5
         For "mst": random permutations per node.
     k : int, default=10

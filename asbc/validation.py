@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.floating]
 
+METRICS = ("cosine", "euclidean")
+
 MOST_NODES = 2**48  # more than any disk holds
 MOST_REPETITIONS = 100_000  # permutations per node; the memory of a block grows with them
 MOST_CLASSES = 1_000_000  # tables have a column for each
@@ -77,6 +79,20 @@ def estimator_vectors(estimator: Any, X: Any, *, reset: bool) -> Any:
         if not str(error).startswith("Complex data not supported"):
             raise
     raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {np.asarray(X).dtype}.")
+
+
+def metric_vectors(estimator: Any, X: Any, *, reset: bool) -> Floats:
+    """Return `X`, checked, as the estimator's metric compares it: with rows of unit length for ``"cosine"``.
+
+    `reset` is True while fitting. It then issues a :class:`MetricWarning` if need be.
+    """
+    X = plain_array(X)
+    if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
+        as_vectors(X)  # raises an error that says more than scikit-learn's
+    vectors = as_vectors(estimator_vectors(estimator, X, reset=reset))
+    if reset:
+        warn_about_lengths(vectors, estimator.metric)
+    return normalize(vectors) if estimator.metric == "cosine" else vectors
 
 
 def plain_array(X: Any, name: str = "X") -> Any:

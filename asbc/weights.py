@@ -65,8 +65,8 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
     sigma : (n,) array or float
         The bandwidth of each node, or one for all.
     neighbor_sigma : (N,) array or None, default=None
-        The bandwidths of all rows of X, which neighbours are looked up in. If given, ``sigma_i sigma_j`` takes the
-        place of ``sigma_i^2``, as :class:`SelfTuning` wants it.
+        The bandwidths of all rows of X, which include the neighbours'. If given, the weights use ``sigma_i sigma_j``
+        instead of ``sigma_i^2``, as :class:`SelfTuning` does.
 
     Returns
     -------
@@ -204,7 +204,7 @@ class Weights(BaseEstimator):
 
     See Also
     --------
-    NNK, Gaussian, Blend, Uniform : the rules there are.
+    NNK, Gaussian, Blend, Uniform : the rules of asbc.
 
     Examples
     --------
@@ -362,7 +362,7 @@ class FunctionWeights(Weights):
 
 
 def find_weights(weights: Any, k_min: int = 6) -> Weights:
-    """Return the rule that a rule, a name or a function stands for; `k_min` is for rules given by name."""
+    """Return the rule for a rule, a name or a function; `k_min` is for rules given by name."""
     if callable(weights) and not isinstance(weights, type):
         return FunctionWeights(weights)
     return find_rule(weights, Weights, "weights", k_min=k_min)

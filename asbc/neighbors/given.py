@@ -60,18 +60,15 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
 
 
 def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    if isinstance(given, np.ndarray) and given.ndim != 3:
-        raise TypeError(
-            "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
-            f"got one array of shape {given.shape}."
-        )
+    one_array = isinstance(given, np.ndarray) and given.ndim != 3
     try:
-        indices, distances = given[0], given[1]
-        indices, distances = np.asarray(indices), np.asarray(distances, float)
+        if one_array:
+            raise TypeError
+        indices, distances = np.asarray(given[0]), np.asarray(given[1], float)
     except (TypeError, ValueError, IndexError, KeyError):
         raise TypeError(
             "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
-            f"got {type(given).__name__}."
+            f"got {f'one array of shape {given.shape}' if one_array else type(given).__name__}."
         ) from None
     if indices.ndim != 2 or indices.shape != distances.shape or len(indices) != n:
         raise ValueError(

@@ -19,7 +19,6 @@ from asbc.kernels.threads import run_products
 from asbc.neighbors.exact import SPARE, TILE, Ids, exact_distances, largest_offset, rounding_error, search_exactly
 from asbc.validation import Floats, as_vectors
 
-DOUBTFUL_DISTANCES = 2**20  # distances, 8 bytes each, that are computed together for doubtful queries
 # Rows per list of the sample for k-means, and its rounds. With 32 rows and 5 rounds, lists need to scan just as many
 # rows for the same recall.
 TRAINING_ROWS_PER_LIST = 16
@@ -164,21 +163,12 @@ class InvertedLists:
         # Up to rounding, a scanned row that was not kept is no nearer than the farthest that was.
         bound = values[:, 0] - rounding_error(X.shape[1], reach, np.float32)
         certain = np.isinf(bound) | ((squared < bound[:, None]).sum(axis=1) >= wanted)
-        doubtful = np.flatnonzero(~certain)
-        while len(doubtful):
-            # As many queries as need at most DOUBTFUL_DISTANCES distances together, and at least one.
-            widest = np.maximum.accumulate(sizes[doubtful])
-            taken = max(1, int(np.sum(widest * np.arange(1, len(doubtful) + 1) <= DOUBTFUL_DISTANCES)))
-            rows_now, doubtful = doubtful[:taken], doubtful[taken:]
-            every = np.full((taken, max(kept, widest[taken - 1])), -1, np.int64)
-            for line, row in zip(every, rows_now, strict=True):
-                members = [self.members[self.starts[number] : self.starts[number + 1]] for number in lists[row]]
-                line[: sizes[row]] = np.concatenate(members)
-            every.sort(axis=1, kind="stable")
-            distances = listed_distances(X, np.ascontiguousarray(vectors[rows_now]), every)
-            nearest = np.argsort(distances, axis=1, kind="stable")[:, :kept]  # stable: equal distances stay in id order
-            found[rows_now] = np.take_along_axis(every, nearest, axis=1)
-            squared[rows_now] = np.take_along_axis(distances, nearest, axis=1)
+        for query in np.flatnonzero(~certain):  # compare with every row of its lists, of which there are more than kept
+            members = [self.members[self.starts[number] : self.starts[number + 1]] for number in lists[query]]
+            rows_seen = np.sort(np.concatenate(members))
+            distances = listed_distances(X, vectors[query : query + 1], rows_seen[None])[0]
+            nearest = np.argsort(distances, kind="stable")[:kept]  # stable: equal distances stay in id order
+            found[query], squared[query] = rows_seen[nearest], distances[nearest]
         return found, squared
 
     @cached_property

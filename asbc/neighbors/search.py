@@ -22,7 +22,7 @@ from asbc.neighbors.external import HNSW, CandidateTable, nn_descent_candidates
 from asbc.neighbors.lists import InvertedLists, train_centroids, tune_probes, tuning_nodes
 from asbc.neighbors.recall import measure_recall, recall_of, warn_of_recall
 from asbc.neighbors.types import Neighbors
-from asbc.validation import Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
+from asbc.validation import METRICS, Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
 
 # Every option with its default; None depends on the number of rows, or on the recall.
 OPTIONS: dict[str, dict[str, int | None]] = {
@@ -73,7 +73,7 @@ def search_neighbors(
         The kind of search. ``"ivf"`` (inverted lists), ``"hnsw"`` (a small-world graph by faiss) and ``"nn_descent"``
         (by pynndescent) are approximate; the last two need ``asbc[scale]``. They may miss neighbours, but their
         distances are exact. They measure their recall on a sample, and raise a :class:`LowRecallWarning` if it is below
-        the target. ``"auto"`` is ``"exact"`` for up to 20,000 rows or queries, and ``"ivf"`` above.
+        the target. ``"auto"`` is ``"exact"`` up to 20,000 rows or queries, and ``"ivf"`` above.
     recall : float, default=0.98
         The share of the neighbours that approximate search should find. The exact neighbours of a sample of nodes
         determine how many lists (``"ivf"``) or candidates (``"hnsw"``) that takes. If the lists of a node would hold
@@ -111,7 +111,7 @@ def search_neighbors(
     >>> asbc.search_neighbors([[0.0], [1.0], [3.0]], k=1, queries=[[2.6]]).indices
     array([[2]])
     """
-    one_of(metric, "metric", ("euclidean", "cosine"))
+    one_of(metric, "metric", METRICS)
     prepare = normalize if metric == "cosine" else as_vectors
     X = prepare(X)
     Q = None if queries is None else prepare(queries, "queries")

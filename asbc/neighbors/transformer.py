@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from asbc.neighbors.search import RECALL, search_neighbors
-from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, normalize, one_of, warn_about_lengths
+from asbc.validation import METRICS, MetricInRepr, metric_vectors, one_of
 
 
 class NeighborsTransformer(MetricInRepr, TransformerMixin, BaseEstimator):
@@ -72,7 +71,8 @@ class NeighborsTransformer(MetricInRepr, TransformerMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: Any = None) -> NeighborsTransformer:
         """Find the neighbours of the rows of `X` (n, d); `y` is ignored."""
-        self._X = self._vectors(X, reset=True)
+        one_of(self.metric, "metric", METRICS)
+        self._X = metric_vectors(self, X, reset=True)
         options: dict[str, Any] = dict(self.search_options or {})
         self.neighbors_ = search_neighbors(self._X, self.k, search=self.search, recall=self.recall, **options)
         return self
@@ -84,13 +84,6 @@ class NeighborsTransformer(MetricInRepr, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> sparse.csr_matrix:
         """Return the distances from unseen points to the nearest k + 1 fitted rows: (m, n) CSR matrix."""
         check_is_fitted(self)
-        queries = self._vectors(X, reset=False)
+        queries = metric_vectors(self, X, reset=False)
         found = search_neighbors(self._X, int(self.k) + 1, queries=queries)
         return sparse.csr_matrix(found.to_distances(n_columns=len(self._X)))
-
-    def _vectors(self, X: ArrayLike, reset: bool) -> np.ndarray:
-        one_of(self.metric, "metric", ("euclidean", "cosine"))
-        vectors = as_vectors(estimator_vectors(self, X, reset=reset))
-        if reset:
-            warn_about_lengths(vectors, self.metric)
-        return normalize(vectors) if self.metric == "cosine" else vectors

@@ -12,7 +12,7 @@ from typing import Any
 
 from asbc.bandwidth import Bandwidth, Fixed
 from asbc.bandwidth.rule import find_rule, named_rules
-from asbc.builder import METRICS, GraphBuilder
+from asbc.builder import GraphBuilder
 from asbc.dimension import ESTIMATORS
 from asbc.export import write_npz, write_parquet
 from asbc.extras import needed
@@ -21,6 +21,7 @@ from asbc.outofcore.driver import BLOCK_NODES, build_graph
 from asbc.outofcore.folder import load_graph
 from asbc.outofcore.plan import BuildError
 from asbc.storage import read_json
+from asbc.validation import METRICS
 from asbc.weights import Weights
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig
 
-from asbc.builder import METRICS
 from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_sample
@@ -23,7 +22,7 @@ from asbc.evaluate.tasks import Task
 from asbc.graph import SYMMETRIES
 from asbc.learn.labels import is_unlabeled
 from asbc.runs.results import ALL
-from asbc.validation import normalize, one_of, seed_number, whole_number
+from asbc.validation import METRICS, normalize, one_of, seed_number, whole_number
 
 log = logging.getLogger("asbc")
 

@@ -63,13 +63,12 @@ def test_far_from_the_origin(X):
     assert (ids == search_neighbors(moved, 12).indices).all()
 
 
-def test_duplicates_in_tiles_and_pieces_have_the_same_answer(monkeypatch):
+def test_duplicates_in_tiles_have_the_same_answer(monkeypatch):
     rng = np.random.default_rng(2)
     X = np.concatenate([np.repeat(rng.normal(size=(3, 8)), 60, axis=0), rng.normal(size=(200, 8))]).astype(np.float32)
     options = {"search": "ivf", "n_lists": 6, "n_probe": 6}
     whole = search_neighbors(X, 10, **options)
     monkeypatch.setattr(lists_module, "TILE", 32)
-    monkeypatch.setattr(lists_module, "DOUBTFUL_DISTANCES", 1000)
     pieces = search_neighbors(X, 10, **options)
     exact = search_neighbors(X, 10)
     for found in (whole, pieces):

@@ -156,7 +156,7 @@ def test_bad_k(k):
 
 def test_other_bad_arguments():
     X = np.random.default_rng(0).normal(size=(40, 3))
-    with pytest.raises(ValueError, match="metric must be 'euclidean' or 'cosine'; got 'l1'"):
+    with pytest.raises(ValueError, match="metric must be 'cosine' or 'euclidean'; got 'l1'"):
         asbc.search_neighbors(X, 5, metric="l1")
     with pytest.raises(ValueError, match="queries must have the 3 columns of X; got 2"):
         asbc.search_neighbors(X, 5, queries=X[:, :2])

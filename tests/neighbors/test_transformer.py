@@ -46,5 +46,5 @@ def test_the_same_matrix_as_scikit_learns(X):
 
 
 def test_bad_metric(X):
-    with pytest.raises(ValueError, match="metric must be 'euclidean' or 'cosine'; got 'l1'"):
+    with pytest.raises(ValueError, match="metric must be 'cosine' or 'euclidean'; got 'l1'"):
         asbc.NeighborsTransformer(metric="l1").fit(X)
