@@ -177,7 +177,7 @@ def test_the_version_is_written_once(project, wheel):
     assert project["dynamic"] == ["version"]
     (metadata,) = wheel.glob("*.dist-info/METADATA")
     assert f"\nVersion: {asbc.__version__}\n" in metadata.read_text()
-    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[0] == asbc.__version__
+    assert re.findall(r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)[0] == asbc.__version__
     for path in [*MODULES, ROOT / "pyproject.toml", ROOT / "CITATION.cff"]:
         if path.name != "version.py":
             assert f'"{asbc.__version__}"' not in path.read_text(), f"{path.relative_to(ROOT)} says the version too"

@@ -39,7 +39,8 @@ def run_line(line, folder):
     if name == "python":
         done = commands.run(folder / words[0], words[1:], cwd=folder, env=environment)
     else:
-        done = commands.run(MODULES[name], words, cwd=folder, env=environment)
+        start = commands.run if name in ("asbc-embed", "asbc-upload") else commands.call
+        done = start(MODULES[name], words, cwd=folder, env=environment)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
