@@ -40,28 +40,15 @@ def _parser() -> argparse.ArgumentParser:
     add = graph.add_argument
     add("--k-cand", "--k", type=int, default=30, metavar="N", help="candidate neighbours per node")
     names = {kind: ", ".join(named_rules(kind)) for kind in (Weights, Bandwidth)}
-    add("--weights", default="nnk", metavar="RULE", help=f"{names[Weights]}, or your own module:Class")
-    add(
-        "--bandwidth",
-        default="spectral",
-        metavar="RULE",
-        help=f"{names[Bandwidth]}, a number, or your own module:Class",
-    )
+    add("--weights", default="nnk", metavar="RULE", help=f"{names[Weights]}, or your module:Class")
+    add("--bandwidth", default="spectral", metavar="RULE", help=f"{names[Bandwidth]}, a number, or module:Class")
     add("--gamma", type=float, default=1.0, help="spectral rule: target rank, as a multiple of the dimension")
     add("--n-grid", type=int, default=12, metavar="N", help="spectral rule: bandwidths tried per node")
     add("--refine", action="store_true", help="spectral rule: refine between grid points")
     add("--beta", type=float, default=2.0, help="perplexity rule: effective neighbours, as a multiple of the dimension")
-    add(
-        "--k-min",
-        type=int,
-        default=6,
-        metavar="N",
-        help="NNK weights: fill rows with the nearest neighbours up to this many",
-    )
+    add("--k-min", type=int, default=6, metavar="N", help="NNK weights: fill rows with the nearest up to N neighbours")
     add("--sharpen", action="store_true", help="raise rows to a power that falls with their bandwidth")
-    add(
-        "--symmetrize", choices=("mean", "max", "none"), default="mean", help="how to combine the directions of an edge"
-    )
+    add("--symmetrize", choices=("mean", "max", "none"), default="mean", help="how to combine directions of an edge")
     add("--metric", choices=METRICS, default="cosine", help="cosine scales every vector to unit length first")
     add("--dimension", choices=ESTIMATORS, default="mst", help="estimator of the intrinsic dimension")
     add("--seed", type=int, default=0, help="random seed of dimension, lists and the recall sample")

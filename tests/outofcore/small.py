@@ -63,7 +63,7 @@ def assert_same_as_in_one_piece(X, folder, builder):
 
 
 class HalfTheThird(asbc.Bandwidth):
-    """A rule of a user's own that looks at nodes one by one."""
+    """A user's local rule."""
 
     local = True
 
@@ -71,39 +71,28 @@ class HalfTheThird(asbc.Bandwidth):
         return asbc.BandwidthChoice(np.maximum(neighbors.distances[:, 2] / 2, 1e-3))
 
 
-class DiesOnce(HalfTheThird):
-    """The same, but it ends the first process that works with it, unless that is the one to be spared."""
+class Dies(HalfTheThird):
+    """The same, but it ends the first `times` processes that work with it, each in another block, and not `spared`.
 
-    def __init__(self, marker, spare):
-        self.marker = marker
-        self.spare = spare
+    It writes a file to `folder` for each.
+    """
 
-    def choose(self, X, neighbors, dimension):
-        if os.getpid() != self.spare and not os.path.exists(self.marker):
-            Path(self.marker).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().choose(X, neighbors, dimension)
-
-
-class DiesOften(HalfTheThird):
-    """The same, but it ends the first `times` processes that work with it, each for another part of the nodes."""
-
-    def __init__(self, folder, times, spare):
+    def __init__(self, folder, times, spared):
         self.folder = folder
         self.times = times
-        self.spare = spare
+        self.spared = spared
 
     def choose(self, X, neighbors, dimension):
-        part = Path(self.folder, f"{float(neighbors.distances.sum()):.9f}")
+        death = Path(self.folder, f"{float(neighbors.distances.sum()):.9f}")
         deaths = len(list(Path(self.folder).iterdir()))
-        if os.getpid() != self.spare and deaths < self.times and not part.exists():
-            part.touch()
+        if os.getpid() != self.spared and deaths < self.times and not death.exists():
+            death.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().choose(X, neighbors, dimension)
 
 
 class LargestScale(asbc.Bandwidth):
-    """A rule of a user's own that needs all nodes, with a parameter."""
+    """A user's rule that needs all nodes, with a parameter."""
 
     uses_dimension = False
 
