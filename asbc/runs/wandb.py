@@ -262,7 +262,9 @@ def history(table: pd.DataFrame, record: Experiment) -> list[dict[str, float]]:
     for group, part in points(table, record).groupby(["axis", "x"], sort=True):
         wide = part.pivot_table("value", "trial", "key", sort=False)
         row: dict[Any, float] = {group[0]: float(group[1]), **wide.mean().to_dict()}
-        if len(wide) > 1 and not part["all_nodes"].all():  # with all nodes, trials are only seeds
+        # With all nodes, trials are only seeds, unless they differ in the labels that are revealed or moved.
+        only_seeds = part["all_nodes"].all() and group[0] in (axis_name(PER_SAMPLE), "scale")
+        if len(wide) > 1 and not only_seeds:
             draws = Bootstrap().trials(len(wide)) / len(wide)
             low, high = np.quantile(draws @ wide.to_numpy(), (0.025, 0.975), axis=0)
             for end, values in (("low", low), ("high", high)):

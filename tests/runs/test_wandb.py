@@ -109,6 +109,8 @@ def test_history_has_a_row_per_level_of_each_axis():
     whole = seeds.assign(nodes=99, samples=0, level=0)  # of 99 in 4 classes; trials are only seeds
     first, second = history(pd.concat([seeds, whole]), record)
     assert "loo/knn/low" in first and second == {"samples_per_class": 24, "loo/knn": 1.0}
+    revealed = whole.assign(metric="lp", level=1)  # they differ in the labels that are shown
+    assert set(history(revealed, record)[0]) == {"labels_per_class", "lp/knn", "lp/knn/low", "lp/knn/high"}
 
 
 def test_names_of_runs_have_what_was_typed(tmp_path):
