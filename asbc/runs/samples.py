@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig
 
+from asbc.bandwidth import Bandwidth
 from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_sample
@@ -59,23 +59,17 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
     seed_number(cfg.seed)
     if cfg.threads is not None:
         whole_number(cfg.threads, "threads", 1)
-    rules = {name: method.bandwidth.get_params() for name, method in methods.items() if method.bandwidth is not None}
+    rules = {name: method.bandwidth for name, method in methods.items() if method.bandwidth is not None}
     if rules and cfg.dimension.get("estimator") == "mst" and k < SMALLEST_TREE:
         raise ValueError(
             f"k_cand must be at least {SMALLEST_TREE} for dimension=mst, which builds trees on the candidates; "
             f"got {k}. dimension=levina_bickel takes fewer"
         )
-    # A rule with a given number uses no neighbour.
-    given = {name for name, params in rules.items() if isinstance(params.get("value"), Real)}
-    nearest = {
-        f"k_mle of {name}": rules[name]["k_mle"] for name in rules if "k_mle" in rules[name] and name not in given
-    }
-    nearest |= {f"k of {name}": task.k for name, task in tasks.items() if hasattr(task, "k")}
-    for name, number in nearest.items():
-        if isinstance(number, int | float) and number > k:
-            raise ValueError(f"k_cand must be at least {number}, the {name}; got {k}")
-    for name, method in methods.items():
-        _check_bandwidth(method, name, k)
+    for name, task in tasks.items():
+        if getattr(task, "k", k) > k:
+            raise ValueError(f"k_cand must be at least {task.k}, the k of {name}; got {k}")  # type: ignore[attr-defined]
+    for name, rule in rules.items():
+        _check_rule(rule, name, k)
     filled = any("k_min" in method.weight_rule().get_params() for method in methods.values())
     whole_number(cfg.graph.k_min, "graph.k_min", 0, k if filled else None, "k_cand")
     one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
@@ -83,10 +77,9 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)
 
 
-def _check_bandwidth(method: Method, name: str, k: int) -> None:
+def _check_rule(rule: Bandwidth, name: str, k: int) -> None:
     try:
-        if method.bandwidth is not None:
-            method.bandwidth.check_parameters(k)
+        rule.check_parameters(k)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the bandwidth of {name}: {error}") from error
 
