@@ -58,7 +58,7 @@ class Health(Task):
             # Methods that share a rule share its kernels.
             condition = sample.once(
                 ("condition", key_of(method.bandwidth)),
-                lambda: kernel_condition(sample.X, sample.neighbors, choice.sigma),
+                lambda: local_kernels(sample.X, sample.neighbors, choice.sigma)[2],
                 seeded=sample.seeded(method),
             )
             values |= {
@@ -190,9 +190,7 @@ class Regimes(Task):
     def _at(sample: Sample, sigma: NDArray[np.float64]) -> tuple[dict[str, float], float]:
         """Quartiles of rank, slope and condition at given bandwidths, and the seconds that they took."""
         start = time.perf_counter()
-        found = np.empty((3, sample.neighbors.n))
-        for rows, pairs in neighborhoods(sample.X, sample.neighbors):
-            found[:, rows] = evaluate_at(pairs, sigma[rows], sample.neighbors.k)
+        found = local_kernels(sample.X, sample.neighbors, sigma)
         seconds = time.perf_counter() - start
         levels = np.quantile(found, list(QUARTILES.values()), axis=1).T
         names = [f"{name}_{suffix}" for name in ("rank", "slope", "condition") for suffix in QUARTILES]
@@ -246,27 +244,28 @@ def graph_health(graph: Any) -> GraphShape:
     )
 
 
-def kernel_condition(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
-    """Condition number (n,) of each node's local kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
+def local_kernels(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
+    """Effective rank, log-log slope and condition (3, n) of each node's kernel `exp(-|x_j - x_k|^2 / (2 sigma_i^2))`.
 
-    Largest eigenvalue over smallest. Values stop at 1/eps (4.5e15), since beyond it the smallest eigenvalue is
-    nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has four digits.
+    The condition is the largest eigenvalue over the smallest. Values stop at 1/eps (4.5e15), since beyond it the
+    smallest eigenvalue is nothing but rounding error. A condition of c is known to about c eps, so that one of 1e12 has
+    four digits.
 
     Examples
     --------
     >>> import numpy as np, asbc
-    >>> from asbc.evaluate.geometry import kernel_condition
+    >>> from asbc.evaluate.geometry import local_kernels
     >>> X = np.array([[0.0], [0.0], [100.0]])
-    >>> condition = kernel_condition(X, asbc.search_neighbors(X, k=2), 1.0)
+    >>> rank, slope, condition = local_kernels(X, asbc.search_neighbors(X, k=2), 1.0)
     >>> [f"{value:.1e}" for value in condition]  # the neighbours of the last node coincide
     ['1.0e+00', '1.0e+00', '4.5e+15']
     """
     vectors = vectors_for(X, neighbors)
     width = sigma_per_node(sigma, neighbors.n)
-    out = np.empty(neighbors.n)
+    found = np.empty((3, neighbors.n))
     for rows, pairs in neighborhoods(vectors, neighbors):
-        out[rows] = evaluate_at(pairs, width[rows], neighbors.k)[2]
-    return out
+        found[:, rows] = evaluate_at(pairs, width[rows], neighbors.k)
+    return found
 
 
 # Rank and dimension

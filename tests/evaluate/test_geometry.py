@@ -5,7 +5,7 @@ from scipy.stats import linregress, spearmanr
 
 import asbc
 from asbc.evaluate import Alignment, Health, Method, Regimes
-from asbc.evaluate.geometry import align, graph_health, kernel_condition
+from asbc.evaluate.geometry import align, graph_health, local_kernels
 from asbc.neighbors.types import with_pairs
 from tests.evaluate.small import KNN, NNK, by_metric
 
@@ -67,18 +67,18 @@ def test_condition_equals_the_slow_twin():
         K = np.exp(-((P[:, None] - P) ** 2).sum(-1) / (2 * sigma[i] ** 2))
         expected.append(np.linalg.cond(K))
     expected = np.array(expected)
-    found = kernel_condition(X, neighbors, sigma)
+    found = local_kernels(X, neighbors, sigma)[2]
     # Rounding moves the least eigenvalue by some eps times the largest, whoever works it out.
     assert (np.abs(found / expected - 1) <= 1e-14 * expected).all() and expected.max() > 1e4
-    np.testing.assert_array_equal(kernel_condition(X, with_pairs(X, neighbors), sigma), found)
+    np.testing.assert_array_equal(local_kernels(X, with_pairs(X, neighbors), sigma)[2], found)
 
 
 def test_condition_is_finite_for_duplicates_and_refuses_bad_sigma():
     X = np.zeros((10, 2))
     neighbors = asbc.search_neighbors(X, 9)
-    assert (kernel_condition(X, neighbors, 1.0) == 1 / np.finfo(float).eps).all()
+    assert (local_kernels(X, neighbors, 1.0)[2] == 1 / np.finfo(float).eps).all()
     with pytest.raises(ValueError, match="positive and finite"):
-        kernel_condition(X, neighbors, 0.0)
+        local_kernels(X, neighbors, 0.0)[2]
 
 
 def test_agrees_with_scipy():

@@ -16,7 +16,7 @@ from scipy import sparse
 import asbc
 from asbc import export
 from asbc.bandwidth import KnownBandwidth
-from asbc.evaluate.geometry import graph_health, kernel_condition
+from asbc.evaluate.geometry import graph_health, local_kernels
 from asbc.extras import MissingExtraError
 from asbc.learn.labels import encode_labels, encode_partial, reveal
 from asbc.learn.propagation import propagate, transition
@@ -181,7 +181,7 @@ CALLS = {
     "encode_partial": (encode_partial, {"labels": Y, "n": 60}),
     "reveal": (reveal, {"codes": Y, "per_class": 2, "seed": 0}),
     "graph_health": (graph_health, {"graph": GRAPH}),
-    "kernel_condition": (kernel_condition, {"X": X, "neighbors": NEIGHBORS, "sigma": 0.7}),
+    "local_kernels": (local_kernels, {"X": X, "neighbors": NEIGHBORS, "sigma": 0.7}),
     "to_edge_list": (export.to_edge_list, {"graph": GRAPH}),
     "load_graph": (_built, {"folder": "/nowhere"}),
     "build_graph": (
