@@ -73,7 +73,7 @@ def keys_of(node: Any, prefix: str = "") -> list[str]:
     """All keys in a part of the config, by dotted path."""
     from omegaconf import OmegaConf
 
-    tree = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+    tree: Any = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
     found = []
     for key, value in tree.items():
         found += [f"{prefix}{key}", *(keys_of(value, f"{prefix}{key}.") if isinstance(value, dict) else [])]
