@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from asbc.explore.findings import default_builder, explore, graph_facts
+from asbc.explore.findings import explore
 from asbc.explore.material import Material, make_thumbnails, read_material
 from asbc.explore.page import check_targets, write_page
 from asbc.extras import needed
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--texts", metavar="FILE", help="one line of text per vector, shown on hover")
     shown.add_argument("--images", metavar="FOLDER", help="one image per vector, in the order of their sorted names")
+    add("--corrections", metavar="FILE", help="corrections.csv that an earlier page exported: labels start from it")
     add("--out", type=Path, default=Path("explore.html"), metavar="FILE", help="the page (default: explore.html)")
     add("--metric", choices=("cosine", "euclidean"), default="cosine", help="metric of the graph (default: cosine)")
     add("--graph", metavar="FOLDER", help="use the graph that asbc-build made from these vectors")
@@ -60,15 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_targets(args.out)
         names = ("labels", "texts", "images", "graph", "vectors", "label")
         material = read_material(args.source, **{name: getattr(args, name) for name in names})
-        page = make_page(
-            material,
-            args.out,
-            images=args.images,
-            metric=args.metric,
-            title=args.title,
-            seed=args.seed,
-            progress=not args.quiet,
-        )
+        page = _make_page(args, material)
     except KeyboardInterrupt:
         print("asbc-explore: stopped; nothing was written.", file=sys.stderr)
         return 130
@@ -86,81 +79,27 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def make_page(
-    material: Material,
-    out: Path,
-    *,
-    images: str | None = None,
-    metric: str = "cosine",
-    title: str | None = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> Path:
-    """Build the graph in memory unless a folder has one, and write the page.
-
-    Parameters
-    ----------
-    material : Material
-    out : Path
-        The page.
-    images : str or None, default=None
-        Folder of the images; their names on the page are relative to it.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Metric of a graph that is built.
-    title : str or None, default=None
-        Title of the page; None for the material's own.
-    seed : int, default=0
-        Random seed.
-    progress : bool, default=False
-        Whether to show progress on the standard error.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
-    source = material.graph
-    if source is None:
-        with Progress(progress).step("graph"):
-            source = default_builder(len(material.vectors), metric, seed).fit(material.vectors)  # type: ignore[arg-type]
-    names = None
+def _make_page(args: argparse.Namespace, material: Material) -> Path:
+    """Compute the findings, building the graph in memory unless there is a folder, and write the page."""
+    progress, names = not args.quiet, None
     if material.images is not None:
-        names = [path.relative_to(Path(str(images)).expanduser()).as_posix() for path in material.images]
+        names = [path.relative_to(Path(args.images).expanduser()).as_posix() for path in material.images]
     found = explore(
-        source,
+        material.vectors if material.graph is None else material.graph,
         material.labels,
         vectors=material.vectors,
         texts=material.texts,
         images=names,
-        seed=seed,
+        corrections=args.corrections,
+        metric=args.metric,
+        seed=args.seed,
         progress=progress,
     )
     thumbnails = None
     if material.images is not None:
         thumbnails = make_thumbnails(material.images, found.shown, progress=progress)
     with Progress(progress).step("page"):
-        method = _method(graph_facts(source), seed)
-        return write_page(found, out, title=title or material.title, thumbnails=thumbnails, method=method)
-
-
-def _method(facts: dict, seed: int) -> list[str]:
-    """Return how the graph and the map were made, in sentences."""
-    kinds = {
-        "Blend": "weights that are half NNK, half Gaussian",
-        "NNK": "NNK weights",
-        "Gaussian": "Gaussian weights",
-        "Uniform": "equal weights",
-    }
-    search = {None: "", "exact": " (exact search)"}.get(facts["search"], f" ({facts['search']} search)")
-    recall = "" if facts["recall"] is None else f" with recall {facts['recall']:.3f}"
-    return [
-        f"Each node has {facts['k']} neighbours by {facts['metric']} distance{search}{recall}. The graph has "
-        f"{kinds.get(facts['weights'], facts['weights'])} and {facts['edges']:,} edges, counted in both directions.",
-        f"The map is UMAP's layout of this graph from a spectral start, with seed {seed}. Near nodes stay near; "
-        "distances between groups mean little.",
-        "Outliers, near-duplicates and density are relative to a node's own scale, the distance to its last neighbour. "
-        "Density is the median of all scales, divided by the node's own.",
-    ]
+        return write_page(found, args.out, title=args.title or material.title, thumbnails=thumbnails)
 
 
 if __name__ == "__main__":

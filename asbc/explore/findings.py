@@ -17,6 +17,7 @@ from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_share
 from asbc.explore.clusters import Clusters, find_clusters
 from asbc.export import umap_layout
+from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
@@ -26,7 +27,8 @@ from asbc.validation import as_vectors, row_index, seed_number
 
 MAP_LIMIT = 100_000  # nodes that a map shows at most
 # How many of each the page lists; the table next to it has all.
-MAX_SUSPECTS, MAX_OUTLIERS, MAX_GROUPS = 100, 50, 100
+MAX_SUSPECTS, MAX_OUTLIERS, MAX_GROUPS = 20_000, 50, 100
+SIMULATED_NODES = 100_000  # up to which a review of the labels is simulated, which repeats the audit ten times
 
 
 def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuilder:
@@ -46,7 +48,7 @@ class Findings:
         One row per node: ``node``, ``label`` if there are labels, ``x`` and ``y`` on the map (NaN for nodes that are
         not shown), ``dimension``, ``sigma``, ``effective_rank``, ``scale``, ``density``, ``component`` (0 is the
         largest), ``occurrence``, ``outlier_score``, ``outlier``, ``nearest_ratio``, ``duplicate_group`` (-1 for none);
-        with labels ``suspicion``, ``suggested`` and ``suggested_weight``; ``cluster`` (0 is the largest),
+        with labels ``suspicion``, ``suggested`` and ``suggested_support``; ``cluster`` (0 is the largest),
         ``cluster_name`` and ``cluster_confidence``; and ``text`` or ``image`` if given.
     about : Description
         Result of :func:`asbc.describe`.
@@ -56,8 +58,12 @@ class Findings:
         The vote of the neighbours on each label; None without labels, and if all labels are equal or all differ.
     classes : ClassReport or None
         Accuracy per class, and pairs of classes that are confused; None if `issues` is None.
-    supporters : list of arrays
-        For the most doubtful labels, in order, the neighbours that support the suggested label.
+    simulation : DataFrame or None
+        How many mistakes a review finds, see :meth:`asbc.LabelIssues.simulate`.
+    graph : dict
+        Facts about the graph: k, metric, weights, edges, search, recall, and the seed of the layout.
+    corrections : DataFrame or None
+        Corrections that the labels include: ``node``, ``given``, ``decision`` and ``label``.
     placed_by_vectors : bool
         Whether separate components were placed by the vectors; without vectors they are placed at random.
     clusters : Clusters or None, default=None
@@ -82,21 +88,25 @@ class Findings:
     shown: NDArray[np.int64]
     issues: LabelIssues | None
     classes: ClassReport | None
-    supporters: list[NDArray[np.int64]]
     placed_by_vectors: bool
+    graph: dict[str, Any]
     clusters: Clusters | None = None
+    simulation: pd.DataFrame | None = None
+    corrections: pd.DataFrame | None = None
 
     @property
     def suspects(self) -> NDArray[np.int64]:
-        """Nodes whose neighbours favour another label, the most doubtful first."""
-        if self.issues is None:
-            return np.empty(0, dtype=np.int64)
-        return self.issues.order[: int(self.issues.doubtful.sum())]
+        """Nodes with a doubtful label, the most suspicious first."""
+        return _suspects(self.issues)
 
     @property
     def listed_groups(self) -> list[NDArray[np.int64]]:
         """The groups of near-duplicates that a page lists, the largest first."""
         return _largest_groups(self.about)
+
+
+def _suspects(issues: LabelIssues | None) -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())]
 
 
 def _largest_groups(about: Description) -> list[NDArray[np.int64]]:
@@ -110,6 +120,8 @@ def explore(
     vectors: ArrayLike | None = None,
     texts: list[str] | None = None,
     images: list[str] | None = None,
+    corrections: Any = None,
+    metric: str | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Findings:
@@ -118,7 +130,7 @@ def explore(
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder
-        For vectors, a graph is built first, with the cosine metric and ``weights="blend"``.
+        For vectors, a graph is built first, with ``weights="blend"``.
     labels : (n,) array-like or None, default=None
         -1, None, NaN or "" for unlabelled nodes. A pandas Series is aligned with the index of the vectors; so are texts
         and images.
@@ -127,6 +139,10 @@ def explore(
         separate components, and for the map of more than 100,000 nodes.
     texts, images : list of n str or None, default=None
         Text and image name of each node. Clusters are named by texts, or else by labels.
+    corrections : path of a CSV file, DataFrame or None, default=None
+        Corrections of the labels, which an earlier page has exported; see :meth:`asbc.LabelIssues.apply`.
+    metric : {"cosine", "euclidean"} or None, default=None
+        Metric for vectors; None is cosine.
     seed : int, default=0
         Random seed of the layout and of the sample of nodes.
     progress : bool, default=False
@@ -158,7 +174,7 @@ def explore(
     if not isinstance(source, GraphBuilder | str | os.PathLike):
         array = as_vectors(source, "source")
         with bar.step("graph"):
-            source = default_builder(len(array), seed=seed).fit(array)
+            source = default_builder(len(array), metric or "cosine", seed).fit(array)
         vectors = array if vectors is None else vectors
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
@@ -167,6 +183,14 @@ def explore(
             raise ValueError(f"{name} must have one entry per node: expected {n:,}, got {len(column):,}.")
     codes, classes = _encoded(labels)
     given = None if codes is None else decode_partial(codes, classes)
+    table = None
+    if corrections is not None:
+        if given is None:
+            raise ValueError("corrections: there are no labels to correct.")
+        table = read_corrections(corrections)
+        before, given = given, apply_corrections(given, table)
+        table["given"] = [str(before[node]) for node in table["node"]]
+        codes, classes = encode_partial(given)
     # Unique labels are names: no neighbour can confirm one. A single class cannot be contradicted.
     judged = codes is not None and len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
     codes = codes if judged else None
@@ -174,10 +198,14 @@ def explore(
         about = describe(source, codes, vectors=vectors)
         if given is not None and len(given) != about.n:
             raise ValueError(f"labels must have one entry per node: expected {about.n:,}, got {len(given):,}.")
-        issues = None if codes is None or given is None else find_label_issues(source, given, vectors=vectors)
-        report = None if issues is None else judge_classes(issues)
-        listed = np.empty(0, np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())][:MAX_SUSPECTS]
-        supporters = [] if issues is None else [row[row >= 0] for row in issues.supporters[listed]]
+    issues = report = simulation = None
+    if codes is not None and given is not None:
+        with bar.step("labels"):
+            issues = find_label_issues(source, given, vectors=vectors)
+            report = judge_classes(issues)
+            simulation = issues.simulate(seed=seed) if about.n <= SIMULATED_NODES else None
+    listed = _suspects(issues)[:MAX_SUSPECTS]
+    supporters = [] if issues is None else [np.setdiff1d(issues.supporters[listed], [-1])]
     with bar.step("clusters"):
         clusters = find_clusters(source, None if given is None else _words(given), texts, seed)
     shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
@@ -195,7 +223,8 @@ def explore(
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
             nodes[name] = list(column)
-    return Findings(nodes, about, shown, issues, report, supporters, vectors is not None, clusters)
+    facts = graph_facts(source) | {"seed": seed}
+    return Findings(nodes, about, shown, issues, report, vectors is not None, facts, clusters, simulation, table)
 
 
 def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
@@ -250,7 +279,7 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
     if issues is not None:
         columns["suspicion"] = issues.suspicion
         columns["suggested"] = _words(issues.suggested)
-        columns["suggested_weight"] = issues.support
+        columns["suggested_support"] = issues.support
     return pd.DataFrame(columns)
 
 

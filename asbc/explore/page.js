@@ -99,24 +99,20 @@ window.exploreReady = function ({nodes, ...map}) {
     return image;
   }
 
-  function csv(rows) {
+  function download(name, lines) {
     const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-    const lines = [columns.map((column) => quote(column.key))];
-    for (const i of rows) {
-      lines.push(columns.map((column) => {
-        const found = data[column.key][i];
-        return found === null || found === undefined || Number.isNaN(found) ? "" : quote(String(found));
-      }));
-    }
-    return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
+    const text = lines.map((line) => line.map(quote).join(",") + "\r\n").join("");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], {type: "text/csv"}));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
   $("download").addEventListener("click", () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([csv(nodes.selected.indices)], {type: "text/csv"}));
-    link.download = "chosen.csv";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    const word = (found) => (found === null || found === undefined || Number.isNaN(found) ? "" : String(found));
+    const lines = nodes.selected.indices.map((i) => columns.map((column) => word(data[column.key][i])));
+    download("chosen.csv", [columns.map((column) => column.key), ...lines]);
   });
 
   $("copy").addEventListener("click", async () => {
@@ -275,10 +271,121 @@ window.exploreReady = function ({nodes, ...map}) {
       choose(rowsWhere((i) => values[i] === code));
     }
   });
+  // ------------------------------------------------------------------------------------------------ review of labels
+  function reviewLabels({key, nodes: suspects, supporters, classes, decisions: earlier}) {
+    const CHUNK = 100, body = $("suspects"), store = `asbc-explore ${key}`;
+    const decisions = new Map(Object.entries(earlier).map(([node, decision]) => [Number(node), decision]));
+    try { for (const [node, one] of JSON.parse(localStorage.getItem(store) ?? "[]")) one ? decisions.set(node, one) : decisions.delete(node); }
+    catch { /* no storage: decisions last until the page is closed */ }
+    let current = -1;
+    for (const name of classes) $("classes").appendChild(Object.assign(document.createElement("option"), {value: name}));
+    const make = (tag, className, text) => Object.assign(document.createElement(tag), {className, textContent: text ?? ""});
+    function reference(node) {
+      const ref = make("span", "ref"), row = rowOf.get(node);
+      if (data.picture && data.picture[row]) ref.appendChild(thumb(row));
+      const button = make("button", "node", String(node));
+      button.type = "button"; button.dataset.nodes = String(node); button.title = "show on the map";
+      ref.append(button);
+      if (data.text) ref.append(" ", make("span", "snippet", data.text[row]));
+      return ref;
+    }
+    function decisionCell(place) {
+      const cell = make("td", "decision");
+      for (const [key, name] of [["accept", "Accept"], ["keep", "Keep"], ["other", "Other"], ["skip", "Skip"]]) {
+        const button = make("button", key, name);
+        button.type = "button";
+        button.addEventListener("click", (event) => { event.stopPropagation(); select(place); act(key); });
+        cell.appendChild(button);
+      }
+      return cell;
+    }
+    function addRow(place) {
+      const node = suspects[place], row = rowOf.get(node), line = body.insertRow();
+      line.insertCell().append(reference(node));
+      line.insertCell().append(make("span", "tag", decisions.get(node)?.given ?? data.label[row]));
+      line.insertCell().append(make("span", "tag good", data.suggested[row]));
+      const meter = make("span", "meter"), level = document.createElement("i"), number = line.insertCell();
+      level.style.width = `${(100 * data.suspicion[row]).toFixed(1)}%`;
+      meter.appendChild(level); number.className = "number"; number.append(meter, " " + data.suspicion[row].toFixed(2));
+      line.append(decisionCell(place));
+      const around = line.insertCell(), all = make("button", "link", "show");
+      around.className = "members"; all.type = "button"; all.dataset.nodes = [node, ...supporters[place]].join(",");
+      around.append(...supporters[place].map(reference), all);
+      line.addEventListener("click", () => select(place));
+      mark(place);
+    }
+    function fill(until) { while (body.rows.length < Math.min(until, suspects.length)) addRow(body.rows.length); }
+    function mark(place) {
+      const line = body.rows[place], decision = decisions.get(suspects[place]);
+      line.dataset.decision = decision?.decision ?? "";
+      for (const button of line.querySelectorAll(".decision button")) button.setAttribute("aria-pressed", button.className === decision?.decision);
+      line.querySelector(".chosen-label")?.remove();
+      if (decision?.decision === "other") line.querySelector(".decision").append(make("span", "tag good chosen-label", decision.label));
+    }
+    function select(place) {
+      if (place < 0 || place >= suspects.length) return;
+      fill(place + CHUNK / 2);
+      body.rows[current]?.classList.remove("current");
+      current = place;
+      body.rows[current].classList.add("current");
+      const box = body.closest(".scroll"), line = body.rows[current];
+      box.scrollTop = Math.max(0, line.offsetTop - box.clientHeight / 3);
+    }
+    function save() {
+      const counts = {accept: 0, keep: 0, other: 0};
+      for (const {decision} of decisions.values()) counts[decision] = (counts[decision] ?? 0) + 1;
+      $("decided").textContent = `${decisions.size.toLocaleString("en")} decided: ${counts.accept} accepted, ${counts.keep} kept, ${counts.other} other`;
+      for (const id of ["export", "forget"]) $(id).disabled = !decisions.size;
+      const gone = Object.keys(earlier).map(Number).filter((node) => !decisions.has(node)).map((node) => [node, null]);
+      try { localStorage.setItem(store, JSON.stringify([...decisions, ...gone])); } catch { /* as above */ }
+    }
+    function decide(place, decision, label) {
+      const node = suspects[place], given = decisions.get(node)?.given ?? earlier[node]?.given ?? data.label[rowOf.get(node)];
+      if (decision === "skip") decisions.delete(node);
+      else decisions.set(node, {given, decision, label: decision === "keep" ? given : label});
+      mark(place); save(); select(Math.min(place + 1, suspects.length - 1)); $("review").focus({preventScroll: true});
+    }
+    function act(decision) {
+      const place = current;
+      if (decision !== "other") { decide(place, decision, data.suggested[rowOf.get(suspects[place])]); return; }
+      const cell = body.rows[place].querySelector(".decision");
+      if (cell.querySelector("input")) return;
+      const input = make("input", "");
+      input.setAttribute("list", "classes"); input.placeholder = "label"; input.setAttribute("aria-label", "another label");
+      input.addEventListener("keydown", (event) => {
+        event.stopPropagation();
+        if (event.key === "Escape" || (event.key === "Enter" && !input.value.trim())) { input.remove(); $("review").focus({preventScroll: true}); }
+        else if (event.key === "Enter") { event.preventDefault(); const label = input.value.trim(); input.remove(); decide(place, "other", label); }
+      });
+      cell.appendChild(input); input.focus({preventScroll: true});
+    }
+    const KEYS = {a: () => act("accept"), k: () => act("keep"), o: () => act("other"), s: () => act("skip"),
+      ArrowDown: () => select(current + 1), ArrowUp: () => select(current - 1)};
+    $("review").addEventListener("keydown", (event) => {
+      const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+      if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      action();
+    });
+    body.closest(".scroll").addEventListener("scroll", ({target}) => {
+      if (target.scrollTop + 2 * target.clientHeight > target.scrollHeight) fill(body.rows.length + CHUNK);
+    });
+    $("export").addEventListener("click", () => {
+      const lines = [...decisions].sort(([a], [b]) => a - b).map(([node, one]) => [String(node), one.given, one.decision, one.label]);
+      download("corrections.csv", [["node", "given", "decision", "label"], ...lines]);
+    });
+    $("forget").addEventListener("click", () => {
+      decisions.clear(); save();
+      for (let place = 0; place < body.rows.length; place++) mark(place);
+    });
+    fill(CHUNK); select(0); save();
+  }
+
   for (const image of document.querySelectorAll("img[data-picture]")) {
     const row = rowOf.get(Number(image.dataset.picture));
     if (row !== undefined) image.replaceWith(thumb(row));
   }
+  if ($("review")) reviewLabels(about.review);
   nodes.selected.change.connect(() => { fillTable(); fillHistograms(); });
   document.body.dataset.colour = colour;
   about.hint = $("hint").textContent;

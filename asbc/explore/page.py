@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,11 +24,12 @@ from jinja2 import Environment
 from numpy.typing import NDArray
 
 from asbc.dimension import LARGEST, SMALLEST
-from asbc.explore.findings import MAX_GROUPS, MAX_OUTLIERS, Findings
+from asbc.explore.findings import MAX_GROUPS, MAX_OUTLIERS, MAX_SUSPECTS, Findings
 from asbc.explore.map import FONT, NAME_SIZE, PICTURE_SIZE, Coloring, class_palette, cluster_names, colorings, draw_map
 from asbc.explore.material import Thumbnails
+from asbc.learn.issues import LabelIssues
 from asbc.report.figures import Panel, panel_svg
-from asbc.report.style import RED
+from asbc.report.style import BLUE, RED
 from asbc.storage import write_atomic, write_table
 from asbc.version import __version__
 
@@ -41,6 +43,12 @@ MAX_TEXT = 300  # characters of a text on a page
 SNIPPET = 140  # characters of a text in a list
 MAX_COMPONENTS, MAX_PAIRS, MAX_CLUSTERS = 10, 30, 300  # components, pairs of classes and clusters that are listed
 BINS = 48
+WEIGHTS_IN_WORDS = {
+    "Blend": "weights that are half NNK, half Gaussian",
+    "NNK": "NNK weights",
+    "Gaussian": "Gaussian weights",
+    "Uniform": "equal weights",
+}
 # Columns of the table of chosen nodes and of its CSV file: key, title, digits.
 COLUMNS: list[tuple[str, str, int | None]] = [
     ("node", "id", None),
@@ -68,7 +76,6 @@ def write_page(
     *,
     title: str = "Vectors",
     thumbnails: Thumbnails | None = None,
-    method: Sequence[str] = (),
 ) -> Path:
     """Write the findings as one HTML page, and their numbers as a Parquet file next to it.
 
@@ -83,8 +90,6 @@ def write_page(
         Title of the page.
     thumbnails : Thumbnails or None, default=None
         Small images of the nodes.
-    method : sequence of str, default=()
-        Sentences on how the graph was made.
 
     Returns
     -------
@@ -105,7 +110,7 @@ def write_page(
     ('explore.html', True)
     """
     page, table = check_targets(out)
-    text = render(found, title, thumbnails, method)
+    text = render(found, title, thumbnails)
     about = found.about
     whole = {
         "version": __version__,
@@ -144,7 +149,7 @@ def _is_own_table(path: Path) -> bool:
         return False
 
 
-def render(found: Findings, title: str, thumbnails: Thumbnails | None = None, method: Sequence[str] = ()) -> str:
+def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) -> str:
     """Return the page as HTML. The parameters are those of :func:`write_page`."""
     ways = colorings(found)
     notes: list[str] = []
@@ -179,6 +184,7 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None, me
         "picture_size": PICTURE_SIZE,
         "words": words,
         "classes": classes,
+        "review": None if found.issues is None else _review(found),
         "histograms": {one.key: {"edges": one.edges, "counts": one.counts} for one in histograms},
     }
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -200,7 +206,7 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None, me
             "about_page": about,
             "ways": ways,
             "histograms": histograms,
-            "method": [*method, *notes, *([] if thumbnails is None else thumbnails.notes)],
+            "method": [*_method(found.graph), *notes, *([] if thumbnails is None else thumbnails.notes)],
             "version": __version__,
             **_texts(found),
             **_lists(found, images),
@@ -291,7 +297,7 @@ def _histograms(found: Findings) -> Iterator[Histogram]:
         "nearest_ratio", "Near-duplicates.", note, nearest, "nearest neighbour, relative to scale", limit, 1.0
     )
     if found.issues is not None:
-        note = f"{_count(len(found.suspects), 'label')} above 0.5, where another class has more weight."
+        note = f"{_count(len(found.suspects), 'label')} above 0.5, where another class has more support."
         suspicion = nodes["suspicion"].to_numpy(float)
         yield _histogram("suspicion", "Label suspicion.", note, suspicion, "suspicion", 0.5, 1.0)
 
@@ -322,7 +328,36 @@ def _histogram(
     return Histogram(key, title, note, edges.tolist(), counts.tolist(), svg)
 
 
+def _simulation(table: pd.DataFrame) -> str:
+    """Draw how many mistakes a review finds."""
+
+    def paint(axes: Axes) -> None:
+        for kind, name, color in (("near", "moved to a near class", RED), ("uniform", "moved to any class", BLUE)):
+            part = table[table["kind"] == kind]
+            axes.fill_between(part["reviewed"], part["low"], part["high"], color=color, alpha=0.15, lw=0)
+            axes.plot(part["reviewed"], part["found"], color=color, marker="o", ms=3.5, label=name)
+        axes.set(xlabel="labels reviewed, the most suspicious first", ylabel="share of mistakes found", ylim=(0, 1.02))
+        axes.set_xlim(left=0)
+        axes.legend(frameon=False, loc="lower right", fontsize=8)
+
+    alt = "Share of moved labels that a review finds, by the number of labels reviewed"
+    return panel_svg(Panel("", paint, alt), size=(4.6, 2.6), salt="simulation")
+
+
 # Sentences
+
+
+def _estimate(issues: LabelIssues | None) -> str:
+    """Return how many labels are wrong, in words."""
+    if issues is None:
+        return ""
+    guess = issues.estimate
+    if guess is None:
+        return "How many labels are wrong cannot be told from overlap between these classes."
+    return (
+        f"About {guess.count:,} labels are wrong, 95% interval {guess.low:,} to {guess.high:,}, if mistakes do not "
+        "depend on how clear a node is; more, if unclear nodes have more of them."
+    )
 
 
 def _texts(found: Findings) -> dict[str, str]:
@@ -353,6 +388,24 @@ def _texts(found: Findings) -> dict[str, str]:
         "search_hint": f"{', '.join(first)} or {last}" if first else last,
         "map_note": note.strip(),
     }
+
+
+def _method(facts: dict[str, Any]) -> list[str]:
+    """Return how the graph and the map were made, in sentences."""
+    search = {None: "", "exact": " (exact search)"}.get(facts["search"], f" ({facts['search']} search)")
+    recall = "" if facts["recall"] is None else f" with recall {facts['recall']:.3f}"
+    weights = WEIGHTS_IN_WORDS.get(facts["weights"], facts["weights"])
+    return [
+        f"Each node has {facts['k']} neighbours by {facts['metric']} distance{search}{recall}. The graph has {weights} "
+        f"and {facts['edges']:,} edges, counted in both directions.",
+        f"The map is UMAP's layout of this graph from a spectral start, with seed {facts['seed']}. Near nodes stay "
+        "near; distances between groups mean little.",
+        "The support of a class at a node is its weight among the neighbours, averaged with the prediction of a linear "
+        "model that has not seen the node; the better of the two counts more. Suspicion is 0.5 where another class has "
+        "as much support as the label, and 1 where only another class has support.",
+        "Outliers, near-duplicates and density are relative to a node's own scale, the distance to its last neighbour. "
+        "Density is the median of all scales, divided by the node's own.",
+    ]
 
 
 def _clipped(found: Findings) -> str:
@@ -414,8 +467,11 @@ def _lists(found: Findings, images: set[int]) -> dict[str, Any]:
         ],
         "cluster_count": 0 if found.clusters is None else len(found.clusters.table),
         "clusters": None if found.clusters is None else _clusters(found.clusters.table, refs),
-        "suspects": None if found.issues is None else _suspects(found, refs),
-        "doubtful": len(found.suspects),
+        "doubtful": None if found.issues is None else len(found.suspects),
+        "listed": min(MAX_SUSPECTS, len(found.suspects)),
+        "to_review": 0 if found.issues is None else len(found.issues.review),
+        "estimate": _estimate(found.issues),
+        "simulation": None if found.simulation is None else _simulation(found.simulation),
         **_class_lists(found),
     }
 
@@ -477,23 +533,27 @@ def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:
     ]
     if about.loo_accuracy is not None and about.loo_interval is not None:
         bottom, top = about.loo_interval
-        note = f"of {about.n_labeled:,} labels agree with the vote of the neighbours [{bottom:.1%}, {top:.1%}]"
+        note = (
+            f"of {about.n_labeled:,} labels win the vote of their neighbours [{bottom:.1%}, {top:.1%}], with "
+            f"{WEIGHTS_IN_WORDS.get(found.graph['weights'], found.graph['weights'])} by {about.metric} distance"
+        )
         cards.append(Card("Labels that fit", f"{about.loo_accuracy:.1%}", note, _join(found.suspects)))
     return cards
 
 
-def _suspects(found: Findings, refs: Any) -> list[dict[str, Any]]:
-    nodes = found.nodes
-    return [
-        {
-            "ref": refs([node])[0],
-            "suggested": nodes["suggested"].iat[int(node)],
-            "suspicion": float(nodes["suspicion"].to_numpy()[node]),
-            "neighbors": refs(supporters),
-            "nodes": _join(np.concatenate([[node], supporters])),
-        }
-        for node, supporters in zip(found.suspects, found.supporters, strict=False)
-    ]
+def _review(found: Findings) -> dict[str, Any]:
+    """Return what the review of doubtful labels needs: nodes, their supporters, classes and earlier decisions."""
+    nodes, issues = found.suspects[:MAX_SUSPECTS], found.issues
+    assert issues is not None
+    decisions = {} if found.corrections is None else found.corrections.set_index("node").to_dict("index")
+    classes = found.nodes["label"].dropna().unique().tolist()
+    return {
+        "key": hashlib.sha256(json.dumps([classes, issues.given.astype(str).tolist()]).encode()).hexdigest()[:16],
+        "nodes": nodes.tolist(),
+        "supporters": [row[row >= 0].tolist() for row in issues.supporters[nodes]],
+        "classes": sorted(classes),
+        "decisions": {int(node): decision for node, decision in decisions.items()},
+    }
 
 
 def _class_lists(found: Findings) -> dict[str, Any]:

@@ -9,15 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import asbc
 from asbc.explore import explore, write_page
+from asbc.explore.command import main
 from asbc.explore.material import read_material
 from asbc.report.command import make_report
+from tests.conftest import curved_clouds
 from tests.explore.conftest import EVIL
 from tests.report.small import rows_of, write_run
 
 selenium = pytest.importorskip("selenium")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.select import Select  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
@@ -236,6 +240,65 @@ def test_numbers_and_classes_of_the_page_choose_on_the_map(page, made):
     name = entry.find_element(By.TAG_NAME, "span").get_attribute("textContent")
     entry.click()
     assert chosen(page) == table.index[table["label"] == name].tolist()
+
+
+def read_csv(file):
+    return list(csv.DictReader(io.StringIO(file.read_bytes().decode(), newline="")))
+
+
+def test_labels_are_reviewed_exported_applied_and_the_next_page_starts_from_them(browser, tmp_path):
+    X, y = curved_clouds(n=120)
+    labels = np.array(["ant", "bee", "cat, tom", 'dog "rex"', "eel", "fox"])[y]
+    truth = labels.copy()
+    labels[[5, 17, 40, 66, 91, 92]] = truth[[30, 55, 80, 100, 0, 20]]
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", labels)
+    words = [tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "--metric", "euclidean", "--quiet", "--out"]
+    assert main([str(word) for word in [*words, tmp_path / "first.html"]]) == 0
+
+    def open_page(name):
+        browser.get((tmp_path / name).as_uri())
+        WebDriverWait(browser, 60).until(lambda b: b.execute_script(READY))
+        review = browser.execute_script("return JSON.parse(document.getElementById('about').textContent).review")
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#suspects tr")) == len(review["nodes"])
+        return review["nodes"]
+
+    def pressed():
+        return browser.execute_script(
+            "return [...document.querySelectorAll('#suspects tr')].map((r) => r.dataset.decision)"
+        )
+
+    nodes = open_page("first.html")
+    issues = asbc.find_label_issues(asbc.GraphBuilder("blend", metric="euclidean").fit(X), labels)
+    assert nodes == issues.order[: issues.doubtful.sum()].tolist() and len(nodes) >= 6
+    area = element(browser, "review")
+    browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'}); arguments[0].focus()", area)
+    area.send_keys("a", "k", "s", "o")  # the first four by keyboard
+    browser.switch_to.active_element.send_keys("gnu", Keys.ENTER)
+    button = browser.find_elements(By.CSS_SELECTOR, "#suspects tr")[4].find_element(By.CSS_SELECTOR, ".accept")
+    browser.execute_script("arguments[0].click()", button)
+    assert pressed()[:5] == ["accept", "keep", "", "other", "accept"]
+    assert open_page("first.html") == nodes and pressed()[:5] == ["accept", "keep", "", "other", "accept"], "reloaded"
+    assert element(browser, "decided").text == "4 decided: 2 accepted, 1 kept, 1 other"
+    browser.execute_script("document.getElementById('export').click()")
+    file = browser.downloads / "corrections.csv"
+    until(browser, lambda: file.is_file() and file.stat().st_size > 0)
+    rows = {int(row["node"]): row for row in read_csv(file)}
+    assert set(rows) == {nodes[0], nodes[1], nodes[3], nodes[4]}
+    assert all(row["given"] == labels[node] for node, row in rows.items())
+    wanted = labels.astype(object)
+    wanted[[nodes[0], nodes[4]]] = issues.suggested[[nodes[0], nodes[4]]]
+    wanted[nodes[3]] = "gnu"
+    assert issues.apply(file).tolist() == wanted.tolist()
+
+    assert main([str(word) for word in [*words, tmp_path / "second.html", "--corrections", file]]) == 0
+    assert pd.read_parquet(tmp_path / "second.parquet")["label"].tolist() == wanted.tolist()
+    assert nodes[0] not in open_page("second.html")
+    assert element(browser, "decided").text == "4 decided: 2 accepted, 1 kept, 1 other"
+    file.unlink()
+    browser.execute_script("document.getElementById('export').click()")
+    until(browser, lambda: file.is_file() and file.stat().st_size > 0)
+    assert {int(row["node"]): row for row in read_csv(file)} == rows
 
 
 def test_histograms_and_map_are_linked(page, made):
