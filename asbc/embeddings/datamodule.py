@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision.datasets.folder import default_loader
 
-from asbc.embeddings.download import RemoteFile, fetch_all
+from asbc.embeddings.download import fetch_all
 from asbc.embeddings.files import read_vectors
-from asbc.embeddings.store import Embeddings, cache_errors, cache_folder, fingerprint
+from asbc.embeddings.store import Embeddings, RemoteFile, cache_errors, cache_folder, fingerprint
 from asbc.learn.labels import is_unlabeled
 from asbc.storage import folder_lock
 

@@ -1,11 +1,7 @@
-"""Downloads: resumed, retried, verified, and one message that lists every missing file.
-
-pooch neither resumes downloads nor knows git's blob hashes, so this module does both with the standard library.
-"""
+"""Downloads that resume and know git's blob hashes, which pooch does not, and one message that lists missing files."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import threading
@@ -13,10 +9,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from asbc.embeddings.store import cache_errors
+from asbc.embeddings.store import RemoteFile, cache_errors
 from asbc.progress import Progress
 from asbc.storage import folder_lock
 
@@ -27,41 +22,6 @@ MAX_BYTES = 8 * 2**30  # of a file whose size is not published
 
 class DownloadError(OSError):
     """A file could not be downloaded."""
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file, its address, and its place in the cache."""
-
-    url: str
-    path: Path
-    hash: str = ""  # "git:..." (the SHA-1 of a git blob), "sha256:..." or "md5:..."; empty if none is published
-    size: int = 0  # approximate bytes; 0 if not published
-    page: str = ""  # web page with size and hash, for files of the hub, which huggingface_hub downloads
-
-    def check(self, path: Path) -> None:
-        """Raise a ValueError if `path` has another hash."""
-        kind, _, expected = self.hash.partition(":")
-        if expected and (found := file_hash(path, kind)) != expected:
-            raise ValueError(f"its {kind} hash is {found}, expected {expected}")
-
-    def verify(self) -> None:
-        """Raise a ValueError if the stored file is not the published one."""
-        try:
-            self.check(self.path)
-        except ValueError as error:
-            raise ValueError(f"{self.path}: not the published file ({error}). Remove it to load it again.") from None
-
-
-def file_hash(path: Path, kind: str = "sha256") -> str:
-    """Return the hash of a file; kind "git" is the SHA-1 that git gives its contents."""
-    digest = hashlib.new("sha1" if kind == "git" else kind)
-    if kind == "git":
-        digest.update(b"blob %d\0" % path.stat().st_size)
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def fetch_all(what: str, files: Sequence[RemoteFile], instead: str, *, download: bool = True) -> None:
@@ -97,26 +57,26 @@ def fetch(file: RemoteFile, *, tries: int = 6, pause: float = 1.0, timeout: floa
     """Download a file to its path, where it appears once it is complete and verified.
 
     Bytes are collected in ``<path>.part``, where a later attempt or process resumes. If several processes ask for the
-    same file, one downloads and the others wait. It gives up after `tries` attempts in a row that bring no new bytes,
-    `pause` seconds apart, twice as long each time.
+    file, one downloads it and the others wait. It gives up after `tries` attempts in a row without new bytes.
     """
     part, failures, most = file.path.with_name(file.path.name + ".part"), 0, 0
     with cache_errors(file.path.parent), folder_lock(file.path.parent, f".{file.path.name}.lock", timeout=-1):
         while not file.path.exists():
             try:
                 _receive(file, part, timeout)
-                file.check(part)
-                os.replace(part, file.path)
-                return
+                problem = file.problem(part)
+                if not problem:
+                    os.replace(part, file.path)
+                    return
+                part.unlink()
             except urllib.error.HTTPError as error:
                 problem = f"the server answered {error.code} {error.reason}"
-                if error.code < 500 and error.code not in (408, 425, 429):
+                if error.code == 416:  # there are no bytes after those of `part`: start over
+                    part.unlink()
+                elif error.code < 500 and error.code not in (408, 425, 429):
                     raise DownloadError(f"{file.url}: {problem}") from error
             except _NETWORK_ERRORS as error:
                 problem = str(getattr(error, "reason", "") or error or type(error).__name__)
-            except ValueError as error:
-                problem = str(error)
-                part.unlink(missing_ok=True)
             size = part.stat().st_size if part.exists() else 0
             failures, most = (0 if size > most else failures + 1), max(size, most)
             if failures >= tries:
@@ -128,23 +88,17 @@ def _receive(file: RemoteFile, part: Path, timeout: float) -> None:
     """Append the rest of the file to `part`; raise if the connection ends early or the answer cannot be the file."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(file.url, headers={**_AGENT, **({"Range": f"bytes={have}-"} if have else {})})
-    try:
-        response = urllib.request.urlopen(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        if error.code != 416:
-            raise
-        if not file.hash:
-            raise ValueError("the server has another file now") from error
-        return  # there are no further bytes: the hash decides whether `part` is the file
-    with response:
+    with urllib.request.urlopen(request, timeout=timeout) as response:
         headers, have = response.headers, have if response.status == 206 else 0
         if file.url.startswith("https:") and not response.url.startswith("https:"):
             raise DownloadError(f"{file.url}: refused, the server redirects to unencrypted {response.url}")
         if headers.get_content_type() == "text/html":
             raise DownloadError(f"{file.url}: the server answered with a web page instead of the file")
         if have and not headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise ValueError("the server sent another range than requested")
-        total = have + int(headers.get("Content-Length", 0) or 0)
+            part.unlink()
+            raise ConnectionError("the server sent another range than requested")
+        length = headers.get("Content-Length", "")
+        total = have + (int(length) if length.isdigit() else 0)
         if not (file.hash or total > have):
             raise DownloadError(f"{file.url}: neither its length nor a hash is known, so it cannot be verified")
         limit = int(file.size * 1.1) + 4096 if file.size else MAX_BYTES

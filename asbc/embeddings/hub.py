@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.embeddings.bundled import instead_of
-from asbc.embeddings.download import DownloadError, RemoteFile, missing_files, unreachable
+from asbc.embeddings.download import DownloadError, missing_files, unreachable
 from asbc.embeddings.source import EncoderSource
-from asbc.embeddings.store import Embeddings, cache_folder, check_arrays
+from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays
 from asbc.extras import needed
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has

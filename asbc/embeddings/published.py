@@ -18,9 +18,9 @@ from urllib.parse import unquote
 import numpy as np
 
 from asbc.embeddings.bundled import instead_of
-from asbc.embeddings.download import RemoteFile, fetch_all, file_hash
+from asbc.embeddings.download import fetch_all
 from asbc.embeddings.files import read_array
-from asbc.embeddings.store import Embeddings, cache_folder, check_arrays
+from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays, file_hash
 from asbc.storage import write_atomic
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do 
 
     from asbc.embeddings.checkpoints import Encoder
     from asbc.embeddings.datamodule import EmbeddingDataModule
-    from asbc.embeddings.download import RemoteFile
+    from asbc.embeddings.store import RemoteFile
 
 SOURCES = ("sample", "published", "lightly", "checkpoint", "timm")
 

@@ -1,4 +1,4 @@
-"""Embeddings in memory, and the store that keeps them on disk.
+"""Embeddings in memory, the cache folder, and the store that keeps embeddings there.
 
 ``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if there are labels, and ``manifest.json`` with the
 checksums of both. The key is a hash of everything that determines the vectors. An entry appears by one rename, so it is
@@ -155,6 +155,39 @@ def cache_errors(folder: Path) -> Iterator[None]:
         raise CacheError(
             f"cannot write to the cache {folder}: {explained}. ASBC_CACHE or embedding.cache sets another folder."
         ) from error
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file, its address, and its place in the cache."""
+
+    url: str
+    path: Path
+    hash: str = ""  # "git:..." (the SHA-1 of a git blob), "sha256:..." or "md5:..."; empty if none is published
+    size: int = 0  # approximate bytes; 0 if not published
+    page: str = ""  # web page with size and hash, for files of the hub, which huggingface_hub downloads
+
+    def problem(self, path: Path) -> str:
+        """Return why `path` is not this file, or nothing."""
+        kind, _, expected = self.hash.partition(":")
+        found = file_hash(path, kind) if expected else ""
+        return f"its {kind} hash is {found}, expected {expected}" if found != expected else ""
+
+    def verify(self) -> None:
+        """Raise a ValueError if the stored file is not the published one."""
+        if problem := self.problem(self.path):
+            raise ValueError(f"{self.path}: not the published file ({problem}). Remove it to download it again.")
+
+
+def file_hash(path: Path, kind: str = "sha256") -> str:
+    """Return the hash of a file; kind "git" is the SHA-1 that git gives its contents."""
+    digest = hashlib.new("sha1" if kind == "git" else kind)
+    if kind == "git":
+        digest.update(b"blob %d\0" % path.stat().st_size)
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 # The store

@@ -24,10 +24,10 @@ from asbc.embeddings.checkpoints import (
     select_weights,
     state_dict_of,
 )
-from asbc.embeddings.download import RemoteFile, fetch_all
+from asbc.embeddings.download import fetch_all
 from asbc.embeddings.hub import WEIGHTS, hub_file
 from asbc.embeddings.published import verify_first_use
-from asbc.embeddings.store import cache_folder
+from asbc.embeddings.store import RemoteFile, cache_folder
 
 # Arguments and settings that would make timm load weights.
 _REFUSED_ARGUMENTS = {

@@ -10,7 +10,8 @@ from torchvision.transforms import v2
 
 from asbc.embeddings import datamodule
 from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.download import DownloadError, file_hash
+from asbc.embeddings.download import DownloadError
+from asbc.embeddings.store import file_hash
 
 from .small import Noise
 

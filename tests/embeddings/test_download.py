@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from asbc.embeddings import EncoderSource, download, published
-from asbc.embeddings.download import DownloadError, RemoteFile, file_hash
-from asbc.embeddings.store import CacheError
+from asbc.embeddings.download import DownloadError
+from asbc.embeddings.store import CacheError, RemoteFile, file_hash
 
 from .web import CONTENT, cut, status
 

@@ -16,10 +16,10 @@ from torch import nn
 from torchvision.transforms import v2
 
 from asbc.embeddings import download, published
-from asbc.embeddings.download import DownloadError, RemoteFile
+from asbc.embeddings.download import DownloadError
 from asbc.embeddings.published import lightly_encoder, lightly_file
 from asbc.embeddings.source import EncoderSource
-from asbc.embeddings.store import cache_folder
+from asbc.embeddings.store import RemoteFile, cache_folder
 
 from .small import shake
 from .web import CONTENT, Server, status
