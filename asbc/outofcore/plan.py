@@ -61,8 +61,8 @@ def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
     block = whole_number(block, "block", 1)
     seed = seed_number(builder.random_state, "random_state")  # one number, so that all blocks draw the same way
     _try_settings(builder, seed)
-    settings = builder.get_params(deep=False)
-    del settings["bandwidth"], settings["weights"]
+    rules = ("bandwidth", "weights")
+    settings = {name: _plain(value) for name, value in builder.get_params(deep=False).items() if name not in rules}
     weights = builder.weight_rule()
     search, recall, options = (settings.pop(name) for name in ("search", "recall", "search_options"))
     return {
@@ -73,7 +73,7 @@ def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
         "bandwidth": rule_to_json(builder.bandwidth_rule()) if weights.uses_bandwidth else None,
         "search": search,
         "recall": recall,
-        "search_options": dict(options or {}),
+        "search_options": {name: _plain(value) for name, value in (options or {}).items()},
         "block": block,
     }
 
@@ -83,8 +83,8 @@ def _try_settings(builder: GraphBuilder, seed: int) -> None:
     bandwidth, weights = builder.bandwidth_rule(), builder.weight_rule()
     # A rule that reads one neighbour, such as the k_mle-th, needs at least that many.
     parameters = [*bandwidth.get_params().items(), *weights.get_params().items()]
-    ranks = [value for name, value in parameters if name.split("__")[-1].startswith("k") and isinstance(value, int)]
-    k = min(builder.k_cand, max([TRIAL_K, *ranks]))
+    numbers = [(name.split("__")[-1], value) for name, value in parameters if isinstance(value, int | np.integer)]
+    k = int(min(builder.k_cand, max([TRIAL_K, *(value for name, value in numbers if name.startswith("k"))])))
     X = np.random.default_rng(0).normal(size=(k + 2, 8))
     rule = bandwidth if weights.uses_bandwidth else None
     dimension = builder.dimension_estimate()
@@ -99,14 +99,19 @@ def rule_to_json(rule: Bandwidth | Weights) -> dict[str, Any]:
     for name, value in rule.get_params(deep=False).items():
         if isinstance(value, Bandwidth):
             content[name] = rule_to_json(value)
-        elif value is None or isinstance(value, bool | int | float | str | np.bool_ | np.integer | np.floating):
-            content[name] = value.item() if isinstance(value, np.generic) else value
+        elif isinstance(_plain(value), bool | int | float | str | None):
+            content[name] = _plain(value)
         else:
             raise ValueError(
                 f"{kind.__name__} has {name}={value!r}, which cannot be written into the plan of a build; "
                 "numbers, strings and other rules can."
             )
     return {"rule": kind.__name__ if known else f"{kind.__module__}:{kind.__qualname__}", "parameters": content}
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as a Python number, which JSON can store."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def rule_from_json(content: Mapping[str, Any]) -> Any:

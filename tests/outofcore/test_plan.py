@@ -7,7 +7,7 @@ import pytest
 
 import asbc
 from asbc.outofcore import BuildError
-from tests.outofcore.small import N, build, build_until
+from tests.outofcore.small import N, build, build_until, files_of
 
 
 def test_too_little_disk_is_known_before_work_starts(path, tmp_path, monkeypatch):
@@ -71,3 +71,19 @@ def test_a_zero_row_has_no_direction(tmp_path, X):
     np.save(tmp_path / "x.npy", np.where(np.arange(N)[:, None] == 444, 0, X))
     with pytest.raises(ValueError, match="row 444 is all zeros"):
         build(tmp_path / "x.npy", tmp_path / "g", asbc.GraphBuilder(k_cand=12, metric="cosine"))
+
+
+def test_settings_may_be_numpy_numbers(path, tmp_path):
+    plain = {
+        "k_cand": 80,
+        "k_min": 70,
+        "n_rep": 2,
+        "random_state": 3,
+        "sharpen": True,
+        "search_options": {"n_probe": 2},
+    }
+    numbers = {name: np.array(value)[()] for name, value in plain.items() if name != "search_options"}
+    numbers["search_options"] = {"n_probe": np.int64(2)}
+    for folder, settings, k in (("plain", plain, 75), ("numpy", numbers, np.int32(75))):
+        build(path, tmp_path / folder, asbc.GraphBuilder(bandwidth=asbc.SelfTuning(k=k), **settings), search="ivf")
+    assert files_of(tmp_path / "plain") == files_of(tmp_path / "numpy")
