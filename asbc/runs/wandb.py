@@ -10,9 +10,11 @@ import shlex
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from asbc.evaluate.metrics import PER_SAMPLE
@@ -157,9 +159,14 @@ class WandbSession(Session):
 
 def has_key() -> bool:
     """Whether there is a key to log in with: in the environment, or where `wandb login` writes it."""
-    from requests.utils import get_netrc_auth
-
-    return bool(os.environ.get("WANDB_API_KEY")) or get_netrc_auth(address()) is not None
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
+    file = next((place for place in places if place and Path(place).is_file()), None)
+    try:
+        return file is not None and netrc(str(file)).authenticators(urlsplit(address()).hostname or "") is not None
+    except (NetrcParseError, OSError):
+        return False
 
 
 def address() -> str:
