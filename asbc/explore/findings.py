@@ -178,8 +178,9 @@ def explore(
         vectors = array if vectors is None else vectors
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
-    for name, column in (("texts", texts), ("images", images)):
-        if column is not None and len(column) != (n := node_count(source)):
+    n = node_count(source)
+    for name, column in (("labels", labels), ("texts", texts), ("images", images)):
+        if column is not None and len(column) != n:
             raise ValueError(f"{name} must have one entry per node: expected {n:,}, got {len(column):,}.")
     codes, classes = _encoded(labels)
     given = None if codes is None else decode_partial(codes, classes)
@@ -196,8 +197,6 @@ def explore(
     codes = codes if judged else None
     with bar.step("describe"):
         about = describe(source, codes, vectors=vectors)
-        if given is not None and len(given) != about.n:
-            raise ValueError(f"labels must have one entry per node: expected {about.n:,}, got {len(given):,}.")
     issues = report = simulation = None
     if codes is not None and given is not None:
         with bar.step("labels"):
@@ -350,8 +349,7 @@ def scale_strengths(graph: sparse.csr_array) -> sparse.csr_array:
            [1., 0., 0.]])
     """
     edges = sparse.coo_array(graph)
-    strongest = np.zeros(graph.shape[0])
-    np.maximum.at(strongest, edges.row, edges.data)
+    strongest = graph.max(axis=1).toarray()
     scaled = edges.data / np.minimum(strongest[edges.row], strongest[edges.col])
     return sparse.csr_array((scaled, (edges.row, edges.col)), shape=graph.shape)
 

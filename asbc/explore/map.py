@@ -125,7 +125,7 @@ def colorings(found: Findings) -> list[Coloring]:
     ways.append(_classes(components, "component", "Component", note))
     if "suspicion" in nodes:
         suspicion = nodes["suspicion"].to_numpy(float)[shown]
-        note = "0 if all neighbours have the node's label, 1 if all have another one; above 0.5 the label is doubtful"
+        note = "0 if only the label has support, 1 if only another class has; above 0.5 the label is doubtful"
         ways.append(_scale(suspicion, "Label suspicion", note, plasma(256)[::-1], key="suspicion", ends=(0.0, 1.0)))
     return ways
 

@@ -90,6 +90,10 @@ class Duplicates:
         last = int(np.searchsorted(self.ratio, threshold, side="right"))
         return _grouped(self.pairs[:last], self.ratio[:last], threshold, self.nearest, self.rows)
 
+    def _repr_html_(self) -> str:
+        first, *groups = repr(self).splitlines()
+        return f"<p>{first}</p><ul>{''.join(f'<li>{line.strip()}</li>' for line in groups)}</ul>"
+
     def __repr__(self) -> str:
         exact = int((self.ratio == 0).sum())
         lines = [

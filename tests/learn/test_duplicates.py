@@ -135,3 +135,10 @@ def test_bad_threshold(copies, threshold):
         asbc.find_duplicates(builder, threshold)
     with pytest.raises(ValueError, match="threshold must be"):
         asbc.find_duplicates(builder).at(threshold)
+
+
+def test_a_notebook_shows_the_largest_groups():
+    X = np.random.default_rng(0).normal(size=(60, 8))
+    X[[40, 50]] = X[3]
+    html = asbc.find_duplicates(X, metric="euclidean")._repr_html_()
+    assert html.startswith("<p>Duplicates: 1 groups") and "<li>3 nodes: 3, 40, 50</li>" in html
