@@ -246,9 +246,9 @@ def _without_loops(graph: sparse.csr_array) -> sparse.csr_array:
     The extra node joins the cluster of its only neighbour, so degrees and weights within clusters stay the same.
     """
     loops = graph.diagonal()
-    nodes = np.flatnonzero(loops)
-    if not len(nodes):
+    if not loops.any():
         return graph
+    nodes = np.flatnonzero(loops > 0)  # rounding may leave a loop slightly below 0
     n, edges = graph.shape[0], graph.tocoo()
     plain = edges.row != edges.col
     extra, half = n + np.arange(len(nodes)), loops[nodes] / 2
