@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from asbc.embeddings.store import RemoteFile, cache_errors
 from asbc.progress import Progress
@@ -88,7 +89,7 @@ def _receive(file: RemoteFile, part: Path, timeout: float) -> None:
     """Append the rest of the file to `part`; raise if the connection ends early or the answer cannot be the file."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(file.url, headers={**_AGENT, **({"Range": f"bytes={have}-"} if have else {})})
-    with urllib.request.urlopen(request, timeout=timeout) as response:
+    with _open(request, timeout) as response:
         headers, have = response.headers, have if response.status == 206 else 0
         if file.url.startswith("https:") and not response.url.startswith("https:"):
             raise DownloadError(f"{file.url}: refused, the server redirects to unencrypted {response.url}")
@@ -115,13 +116,17 @@ def _receive(file: RemoteFile, part: Path, timeout: float) -> None:
         raise ConnectionError(f"the connection ended after {have} of {total} bytes")
 
 
+def _open(request: urllib.request.Request, timeout: float) -> Any:
+    return urllib.request.build_opener().open(request, timeout=timeout)  # urlopen keeps the proxies of its first call
+
+
 def unreachable(url: str, timeout: float = 3.0) -> str | None:
     """Return why no server answers at `url`, or None if one does."""
     found = [f"no answer within {timeout:g} s"]
 
     def ask() -> None:
         try:
-            urllib.request.urlopen(urllib.request.Request(url, method="HEAD", headers=_AGENT), timeout=timeout).close()
+            _open(urllib.request.Request(url, method="HEAD", headers=_AGENT), timeout).close()
             found[0] = ""
         except _NETWORK_ERRORS as error:
             found[0] = "" if isinstance(error, urllib.error.HTTPError) else str(getattr(error, "reason", error))

@@ -170,6 +170,14 @@ def test_no_network(tmp_path):
         fetch("http://127.0.0.1:9/file.npy", tmp_path / "file.npy", SHA1, tries=2, pause=0.001)
 
 
+def test_proxies_are_those_of_the_moment(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert download.unreachable(server.url) is not None
+    monkeypatch.delenv("http_proxy")
+    assert download.unreachable(server.url) is None
+    fetch(server.url, tmp_path / "file.npy", SHA1, **QUICK)
+
+
 def test_several_at_once_download_once(server, tmp_path):
     errors = []
 
