@@ -1,5 +1,6 @@
 """Forks after a first use, threads, joblib, notebooks, and workers that die: it works, or an error says why."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -8,9 +9,12 @@ import textwrap
 
 import pytest
 
+import asbc
 from asbc.outofcore import EngineError
 from asbc.outofcore.engines import open_dask
 from tests.commands import ROOT
+from tests.faults.builds import write_vectors
+from tests.outofcore.small import Dies
 
 CODE = """
     import multiprocessing, sys
@@ -139,6 +143,27 @@ def test_fits_in_the_threads_of_a_notebook_and_after_an_interrupt(monkeypatch, c
         printed = "".join(output.get("text", "") for output in cell.outputs if output.get("name") == "stdout")
         assert printed == "True\n", cell
     counted("fits in threads, joblib and after an interrupt", "a notebook", {"gave the same graph": len(CELLS)})
+
+
+def test_a_dask_build_whose_workers_are_killed(tmp_path, campaign, counted):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    multiprocessing.set_forkserver_preload(["distributed.nanny", "distributed.worker", "tests.outofcore.small"])
+    path, times = write_vectors(tmp_path), 20 if campaign else 1
+
+    def arrays(folder, deaths, **options):
+        deaths.mkdir()
+        builder = asbc.GraphBuilder(k_cand=12, bandwidth=Dies(str(deaths), 5, os.getpid()))
+        asbc.build_graph(path, folder, builder, search="exact", block=10, **options)
+        return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*.npy")}
+
+    whole = arrays(tmp_path / "whole", tmp_path / "none")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        for number in range(times):
+            deaths = tmp_path / f"deaths{number}"
+            assert arrays(tmp_path / str(number), deaths, engine="dask", workers=2) == whole
+            assert len(list(deaths.iterdir())) in (5, 6)  # two workers may count at the same time
+    counted("five workers killed", "a build on a Dask cluster of two workers", {"finished with the same bytes": times})
 
 
 def test_a_dask_worker_that_dies_while_its_cluster_starts(tmp_path, monkeypatch):

@@ -22,7 +22,6 @@ from asbc.storage import write_json
 from tests.outofcore.small import (
     ARGUMENTS,
     BUILDERS,
-    Dies,
     Started,
     assert_same_as_in_one_piece,
     build,
@@ -96,17 +95,6 @@ def test_rules_that_need_all_nodes_have_the_same_bits_on_workers(X, path, tmp_pa
     builder = asbc.GraphBuilder(k_cand=12, **BUILDERS[name])
     build(path, tmp_path / "g", builder, engine="dask", scheduler=cluster.scheduler_address)
     assert_same_as_in_one_piece(X, tmp_path / "g", builder)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_killed_workers_cost_their_blocks_only(path, tmp_path, kills):
-    (tmp_path / "deaths").mkdir()
-    builder = asbc.GraphBuilder(k_cand=12, bandwidth=Dies(str(tmp_path / "deaths"), kills, os.getpid()))
-    build(path, tmp_path / "whole", builder, block=50)
-    build(path, tmp_path / "g", builder, block=50, engine="dask", workers=2)
-    assert len(list((tmp_path / "deaths").iterdir())) in (kills, kills + 1)  # two workers may count at the same time
-    assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
 
 
 @pytest.fixture
