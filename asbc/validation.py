@@ -87,8 +87,8 @@ def metric_vectors(estimator: Any, X: Any, *, reset: bool) -> Floats:
     `reset` is True while fitting. It then issues a :class:`MetricWarning` if need be.
     """
     X = plain_array(X)
-    if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):
-        as_vectors(X)  # raises an error that says more than scikit-learn's
+    if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):  # type: ignore[arg-type]
+        as_vectors(X)  # type: ignore[arg-type]  # raises an error that says more than scikit-learn's
     vectors = as_vectors(estimator_vectors(estimator, X, reset=reset))
     if reset:
         warn_about_lengths(vectors, estimator.metric)

@@ -179,7 +179,8 @@ def explore(
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
     n = node_count(source)
-    for name, column in (("labels", labels), ("texts", texts), ("images", images)):
+    columns: dict[str, Any] = {"labels": labels, "texts": texts, "images": images}
+    for name, column in columns.items():
         if column is not None and len(column) != n:
             raise ValueError(f"{name} must have one entry per node: expected {n:,}, got {len(column):,}.")
     codes, classes = _encoded(labels)

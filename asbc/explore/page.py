@@ -355,7 +355,7 @@ def _estimate(issues: LabelIssues | None) -> str:
     if guess is None:
         return "How many labels are wrong cannot be told from overlap between these classes."
     return (
-        f"About {guess.count:,} labels are wrong, 95% interval {guess.low:,} to {guess.high:,}, if mistakes do not "
+        f"About {guess.number:,} labels are wrong, 95% interval {guess.low:,} to {guess.high:,}, if mistakes do not "
         "depend on how clear a node is; more, if unclear nodes have more of them."
     )
 
@@ -552,7 +552,7 @@ def _review(found: Findings) -> dict[str, Any]:
         "nodes": nodes.tolist(),
         "supporters": [row[row >= 0].tolist() for row in issues.supporters[nodes]],
         "classes": sorted(classes),
-        "decisions": {int(node): decision for node, decision in decisions.items()},
+        "decisions": {int(str(node)): decision for node, decision in decisions.items()},
     }
 
 

@@ -34,7 +34,9 @@ def read_corrections(corrections: str | os.PathLike | pd.DataFrame) -> pd.DataFr
             table = pd.DataFrame()
     missing = {"node", "label"} - set(table)
     if missing:
-        raise ValueError(f"{name}: no column {' and '.join(sorted(missing))}; has {', '.join(table) or 'none'}.")
+        raise ValueError(
+            f"{name}: no column {' and '.join(sorted(missing))}; has {', '.join(map(str, table)) or 'none'}."
+        )
     odd = table["node"][~table["node"].str.fullmatch(r"[0-9]{1,18}")]
     if len(odd):
         raise ValueError(f"{name}: node must be a row number from 0; got {odd.iloc[0]!r}.")

@@ -37,13 +37,13 @@ UNKNOWN_NUMBER = "how many are wrong cannot be told from overlap between these c
 class Estimate(NamedTuple):
     """Number of wrong labels, with the ends of its 95% interval."""
 
-    count: int
+    number: int
     low: int
     high: int
 
     def words(self) -> str:
         """Return it as words."""
-        return f"about {self.count:,} are wrong [{self.low:,}, {self.high:,}]"
+        return f"about {self.number:,} are wrong [{self.low:,}, {self.high:,}]"
 
 
 class Evidence(NamedTuple):
@@ -193,7 +193,7 @@ class LabelIssues:
         if len(classes) < 2:
             raise ValueError(f"simulate needs labels of at least 2 classes; got {len(classes)}.")
         labeled, guess = len(self.order), self.estimate
-        wrong = int(self.doubtful.sum()) if guess is None else guess.count
+        wrong = int(self.doubtful.sum()) if guess is None else guess.number
         fixed = self.order[: 0 if guess is None else wrong]
         codes[fixed] = np.searchsorted(classes, self.suggested[fixed])
         share = min(0.5, max(0.01, wrong / labeled)) if share is None else share
@@ -446,7 +446,8 @@ def _weight_per_class(indices, weights, codes: NDArray[np.int64], count: int) ->
     """Sum the weights (m, k) of labelled neighbours by class: (m, count)."""
     place = codes[indices] + count * np.arange(len(indices))[:, None]
     known = codes[indices] >= 0
-    return np.bincount(place[known], weights[known], len(indices) * count).reshape(len(indices), count)
+    total: Any = np.bincount(place[known], weights[known], len(indices) * count)
+    return total.reshape(len(indices), count)
 
 
 def _leaders(scores: NDArray[np.float64], own: NDArray[np.int64]) -> tuple[NDArray, NDArray, NDArray]:

@@ -227,7 +227,7 @@ def _nearest_among(
         """Multiply two blocks, or their outlines, and keep near rows."""
         here, there = slice(i * size, min((i + 1) * size, n)), slice(j * size, (j + 1) * size)
         bounded = outlines is not None and turn >= full_turns
-        factors = outlines if bounded else vectors
+        factors: Any = outlines if bounded else vectors
         tile, numbers = products(factors[here], factors[there], space), np.arange(here.start, here.stop)
         both = vectors[here], vectors[there]
         keep_nearest(tile, numbers, there.start, half[there], half[here], i != j, *both, bounded, values, ids)

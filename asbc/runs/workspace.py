@@ -98,7 +98,7 @@ def _level_panels(
         keys = own["key"].drop_duplicates().tolist()
         axis, title = str(own["axis"].iloc[0]), record.metric(metric).title
         lines = {f"{run}:{key}": key.split("/")[1] for run in runs for key in keys}
-        looks = {
+        looks: dict[str, Any] = {
             "line_titles": {line: record.titles[name] for line, name in lines.items() if name in record.titles},
             "line_colors": {line: record.colors[name] for line, name in lines.items() if name in record.colors},
         }

@@ -235,11 +235,11 @@ def noisy(digits, fitted):
 def test_the_number_of_wrong_labels_is_estimated_where_classes_do_not_overlap(digits, fitted, noisy):
     _, issues = noisy
     guess = issues.estimate
-    assert guess.low <= 60 <= guess.high and abs(guess.count - 60) < 15
-    assert f"about {guess.count} are wrong [{guess.low}, {guess.high}]" in repr(issues)
+    assert guess.low <= 60 <= guess.high and abs(guess.number - 60) < 15
+    assert f"about {guess.number} are wrong [{guess.low}, {guess.high}]" in repr(issues)
     np.testing.assert_array_equal(issues.review, issues.order[: min(guess.high, issues.doubtful.sum())])
     clean = asbc.find_label_issues(fitted, digits[1]).estimate
-    assert clean.count <= 3 and clean.low == 0
+    assert clean.number <= 3 and clean.low == 0
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(2000, 1)), rng.random(2000)
     overlap = asbc.find_label_issues(X, (y < 0.5 + 0.45 * np.tanh(X[:, 0])).astype(int), metric="euclidean")
