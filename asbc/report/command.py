@@ -82,17 +82,7 @@ def _write(evidence: Evidence, target: Path, shown: Progress, *, pdf: bool, widt
 
 
 def show_experiment(evidence: Evidence, experiment: str, out: str | Path = "figures", *, width: str = "double") -> None:
-    """Print the tables of one experiment, and write its figures as SVG, PNG and PDF.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    experiment : str
-    out : str or Path, default="figures"
-        Figures go to a folder in it, one per subject.
-    width : {"single", "double"}, default="double"
-        Width of the figures: one or two columns of a paper.
-    """
+    """Print the tables of one experiment, and write its figures as SVG, PNG and PDF to a folder per subject."""
     from rich.console import Console
 
     found = [subject for subject in evidence.subjects if experiment in subject.studies]

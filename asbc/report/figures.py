@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -369,15 +369,15 @@ def levels(study: Study, spec: Figure) -> list[Panel]:
 
 def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list[Panel]:
     study = study.largest_sample(metric)
-    about = study.record.metric(metric)
-    levels, methods = study.levels(metric), study.methods_with(metric)
+    about, methods = study.record.metric(metric), study.methods_with(metric)
     if not methods:
         return []
     base = BASELINE if BASELINE in methods else methods[0]
     chosen = looks(methods)
 
-    def differences(pairs: Sequence[tuple[str, str]]) -> Callable[[Axes], None]:
+    def differences(title: str, pairs: Sequence[tuple[str, str]]) -> Panel:
         def paint(axes: Axes) -> None:
+            levels = study.levels(metric)
             axes.axhline(0, color=MUTED, lw=1.2)
             for index, (method, other) in enumerate(pairs):
                 found = [study.compare(method, other, metric, level) for level in levels]
@@ -386,17 +386,13 @@ def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list
             _level_axis(axes, levels, about.level)
             axes.set_ylabel(f"difference in {about.title}")
 
-        return paint
+        return Panel(title, paint, f"{title}: paired, with intervals.")
 
-    panels = [Panel(about.title, _means(study, metric, chosen), f"{about.title} of {len(methods)} methods.")]
-    others = [(method, base) for method in methods if method != base]
-    if others:
-        alt = f"Paired differences from {label(base)} with intervals."
-        panels.append(Panel(f"Difference from {label(base)}", differences(others), alt))
+    panels = [_means(study, metric, chosen, about.title)]
+    if len(methods) > 1:
+        panels.append(differences(f"Difference from {label(base)}", [(m, base) for m in methods if m != base]))
     if pair and set(pair) <= set(methods):
-        first, second = pair
-        title = f"{label(first)} less {label(second)}, own scale"
-        panels.append(Panel(title, differences([(first, second)]), f"Paired differences: {title}."))
+        panels.append(differences(f"{label(pair[0])} less {label(pair[1])}, own scale", [(pair[0], pair[1])]))
     return panels
 
 
@@ -411,11 +407,13 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
     chosen = looks(dict.fromkeys(method for _, study in shown for method in study.methods_with(metric)))
 
     def panel(name: str, study: Study) -> Panel:
+        plain = _means(study, metric, chosen, name)
+
         def paint(axes: Axes) -> None:
-            _means(study, metric, chosen)(axes)
+            plain.draw(axes)
             axes.set_ylim(low - margin, high + margin)
 
-        return Panel(name, paint, f"{spec.title} of {name}.")
+        return replace(plain, draw=paint)
 
     return Drawing(
         f"{spec.name}_side_by_side",
@@ -425,22 +423,28 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
     )
 
 
-def _means(study: Study, metric: str, chosen: dict[str, Look]) -> Callable[[Axes], None]:
-    levels, about = study.levels(metric), study.record.metric(metric)
+def _means(study: Study, metric: str, chosen: dict[str, Look], title: str) -> Panel:
+    """Return a panel with the means of each method over its trials, level by level or at each swept value."""
+    about, axis, values = study.record.metric(metric), study.record.axis, study.settings
+    by = "setting" if axis and len(values) > 1 else "level"
+    levels = values if by == "setting" else study.levels(metric)
+    places = {level: level if by == "setting" else i for i, level in enumerate(levels)}
 
     def paint(axes: Axes) -> None:
-        place = {level: i for i, level in enumerate(levels)}
         rows = default_target(study.of(metric))
         for method in study.methods_with(metric):
             own = rows[rows["method"] == method]
             color, marker, dash = chosen[method]
-            means = own.groupby("level")["value"].mean().reindex(levels)
-            axes.plot(range(len(levels)), means, dash, color=color, marker=marker, label=_name(label(method)))
-            axes.plot(own["level"].map(place), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
-        _level_axis(axes, levels, about.level)
+            means = own.groupby(by)["value"].mean().reindex(levels)
+            axes.plot(list(places.values()), means, dash, color=color, marker=marker, label=_name(label(method)))
+            axes.plot(own[by].map(places), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
+        if by == "level":
+            _level_axis(axes, levels, about.level)
+        elif axis is not None:
+            axes.set(xlabel=axis.label, xticks=levels)
         axes.set_ylabel(about.title)
 
-    return paint
+    return Panel(title, paint, f"{about.title} of {len(study.methods_with(metric))} methods.")
 
 
 def sweep(study: Study, spec: Figure) -> list[Panel]:
@@ -454,18 +458,6 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
     paper_look: dict[str, Any] = {"color": INK, "ls": ":", "marker": "D", "lw": 1, "mfc": "white", "label": "the paper"}
     ratio: Any = spec.options.get("ratio")
 
-    def means(metric: str) -> Panel:
-        about = study.record.metric(metric)
-
-        def paint(axes: Axes) -> None:
-            rows = default_target(study.of(metric))
-            for method, (color, marker, dash) in looks(study.methods_with(metric)).items():
-                mean = rows[rows["method"] == method].groupby("setting")["value"].mean().reindex(values)
-                axes.plot(values, mean, dash, color=color, marker=marker, label=_name(label(method)))
-            axes.set(xlabel=axis.label, ylabel=about.title, xticks=values)
-
-        return Panel(about.title, paint, f"Mean {about.title} for each {axis.label}.")
-
     def differences(metric: str) -> Panel:
         about = study.record.metric(metric)
 
@@ -473,7 +465,7 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
             axes.axhline(0, color=MUTED, lw=1.2)
             for method, look in looks(study.methods_with(metric)).items():
                 found = [study.compare_settings(method, v, base, metric) if v != base else None for v in values]
-                _gains(axes, values, found, look, label(method))
+                _gains(axes, values, found, look, label(method), base)
             if metric in paper and base in printed:
                 axes.plot(printed, np.array(paper[metric]) - paper[metric][printed.index(base)], **paper_look)
             axes.set(xlabel=axis.label, ylabel=f"difference in {about.title}", xticks=values)
@@ -494,7 +486,9 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
         axes.set(xlabel=axis.label, ylabel="r / d", ylim=(0, None), xticks=values)
 
     measured = [metric for metric in spec.metrics if study.has(metric)]
-    panels = [means(measured[0])] if len(measured) == 1 and not ratio else []
+    panels = []
+    if len(measured) == 1 and not ratio:
+        panels.append(_means(study, measured[0], looks(study.methods), study.record.metric(measured[0]).title))
     panels += [differences(metric) for metric in measured]
     if ratio and all(map(study.has, ratio)):
         panels.append(Panel("Median rank over median dimension", fraction, "Rank over dimension at each value."))
@@ -632,13 +626,15 @@ def _whiskers(axes: Axes, x: Sequence[float], found: Sequence[Comparison], color
     axes.errorbar(x, y, reach, fmt=marker, color=color, capsize=2.5, elinewidth=1.3, label=_name(name))
 
 
-def _gains(axes: Axes, x: Any, found: Sequence[Comparison | None], look: Look, name: str) -> None:
-    """Draw differences with intervals in the look of a method; a missing one leaves a gap."""
+def _gains(
+    axes: Axes, x: Any, found: Sequence[Comparison | None], look: Look, name: str, base: float | None = None
+) -> None:
+    """Draw differences with intervals in the look of a method, and zero at `base`; a missing one leaves a gap."""
     known = [(place, c) for place, c in zip(x, found, strict=True) if c is not None]
     if known:
-        places, comparisons = [place for place, _ in known], [c for _, c in known]
-        axes.plot(places, [c.difference for c in comparisons], look.dash, color=look.color, lw=1, alpha=0.6)
-        _whiskers(axes, places, comparisons, look.color, look.marker, name)
+        line = [(place, c.difference) for place, c in known] + ([] if base is None else [(base, 0.0)])
+        axes.plot(*zip(*sorted(line), strict=True), look.dash, color=look.color, lw=1, alpha=0.6)
+        _whiskers(axes, [place for place, _ in known], [c for _, c in known], look.color, look.marker, name)
 
 
 def _level_axis(axes: Axes, levels: Sequence[float], unit: str) -> None:
