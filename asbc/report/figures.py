@@ -104,10 +104,11 @@ def draw(
 
 def _draw_axes(panels: Sequence[Panel], columns: int, size: tuple[float, float], font_size: float = 10) -> Canvas:
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = -(-len(panels) // columns)
-    canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    canvas.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+    canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout=layout)
     letters = int((size[0] - 0.6) * 72 / (0.68 * font_size))  # of a title, next to the labels of the y axis
     for place, panel in enumerate(panels, 1):
         axes = canvas.add_subplot(rows, columns, place)
@@ -126,7 +127,7 @@ def _legend_entries(panels: Sequence[Axes]) -> dict[str, Any]:
     return entries
 
 
-def _add_legend(canvas: Canvas, entries: dict[str, Any], place: str) -> None:
+def _add_legend(canvas: Canvas, entries: dict[str, Any], place: Any) -> None:
     """Add a legend with as many columns as fit into the figure."""
     import matplotlib as mpl
 
@@ -135,7 +136,9 @@ def _add_legend(canvas: Canvas, entries: dict[str, Any], place: str) -> None:
         column = 0.6 * points * max(map(len, entries)) + 5 * points
         columns = max(1, min(len(entries), int(72 * canvas.get_figwidth() / column)))
         columns = -(-len(entries) // -(-len(entries) // columns))  # rows of equal length
-        canvas.legend(entries.values(), entries, loc=place, ncols=columns, columnspacing=1.4, handlelength=2.2)
+        canvas.legend(
+            list(entries.values()), list(entries), loc=place, ncols=columns, columnspacing=1.4, handlelength=2.2
+        )
 
 
 def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
@@ -327,7 +330,7 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
 def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
     """Return the density of nodes by rank and dimension with its fit; None if the results do not hold it."""
     pairs = study.rows[(study.rows["target"] == target) & (study.rows["estimator"] == estimator)]
-    packed = pairs[pairs["metric"] == "spearman"].get("density", [])
+    packed: Any = pairs[pairs["metric"] == "spearman"].get("density", [])
     tables = [unpack_density(cell) for cell in packed if isinstance(cell, bytes)]
     if not tables:
         return None
