@@ -151,36 +151,30 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         is_comparison=lambda cell: isinstance(cell, Comparison),
         without_labels=listed([r.heading for r in EXPERIMENTS.values() if r.needs_labels and r.suggested]),
         baseline=BASELINE,
-        FEWEST_TRIALS=FEWEST_TRIALS,
     )
 
 
 def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     """Return two sentences that open the page: the best graphs, and how many claims of the paper hold."""
-    wins: Counter[str] = Counter()
-    parts = []
-    for report in reports:
-        for found in report.answers:
-            if not found.enough:
-                continue
-            wins[found.method] += 1
-            gap = found.over(BASELINE)
-            if found.method == BASELINE:
-                gain = ", because no graph is measurably better"
-            else:
-                gain = f" ({found.ranking.means[found.method]:.3f}" + (
-                    f", {gap.difference:+.3f} over {label(BASELINE)})" if gap else ")"
-                )
-            parts.append(f"{full_label(found.method)} for “{found.task}”{gain}")
+    answers = [found for report in reports for found in report.answers if found.enough]
     names = listed([report.subject.name for report in reports], 3)
-    if not parts:
+    tasks: dict[str, list[str]] = {}
+    for found in answers:
+        gap = found.over(BASELINE) if found.method != BASELINE else None
+        gain = (
+            f" ({found.ranking.means[found.method]:.3f}, {gap.difference:+.3f} over {label(BASELINE)})" if gap else ""
+        )
+        tasks.setdefault(found.method, []).append(f"“{found.task}”{gain}")
+    if not answers:
         first = f"The runs on {names} do not compare graphs on any task with at least {FEWEST_TRIALS} trials yet."
     elif len(reports) == 1:
-        first = f"On {names} the recommended graph{'s are' if len(parts) > 1 else ' is'} {listed(parts)}."
+        verdict = {BASELINE: "as good as any graph"}
+        parts = [f"{full_label(m)} is {verdict.get(m, 'recommended')} for {listed(own)}" for m, own in tasks.items()]
+        first = f"On {names}, {', and '.join(parts)}."
     else:
-        (best, times), *others = ((full_label(method), times) for method, times in wins.most_common())
-        first = f"On {names}, {best} is the recommended graph in {times} of {len(parts)} comparisons"
-        first += f" ({listed([f'{name} in {count}' for name, count in others])})." if others else "."
+        (best, own), *others = sorted(tasks.items(), key=lambda item: -len(item[1]))
+        first = f"On {names}, {full_label(best)} is recommended in {len(own)} of {len(answers)} comparisons of graphs"
+        first += f" ({listed([f'{full_label(name)} in {len(some)}' for name, some in others])})." if others else "."
     counted = _tally([one for report in reports for one in report.verdicts])
     tests = sum(one.of_paper for report in reports for one in report.verdicts)
     return [_minus(first), f"Of {tests} tests of the paper's claims, {listed([text for _, text in counted])}."]

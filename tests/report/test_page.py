@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from asbc.report.answers import caveats
 from asbc.report.claims import judge
 from asbc.report.command import PAGE, main, make_report
 from asbc.report.evidence import read_evidence
-from asbc.report.page import GLOSSARY
+from asbc.report.page import GLOSSARY, analyze, summarize
 from asbc.report.style import listed
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError
@@ -91,6 +92,20 @@ def test_part_of_the_experiments_is_a_report_that_says_what_is_missing(tmp_path)
     words = " ".join(Checker(page.read_text()).text)
     assert "asbc experiment=regret" in words and "asbc experiment=loo" not in words
     assert "Not finished:" in words and "5 of 9 subsamples" in words
+
+
+def test_the_page_opens_with_two_sentences(tmp_path):
+    write_run(tmp_path, "loo", rows_of(BOTH))
+    write_run(tmp_path, "lp", rows_of({"knn": 0.6, "nnk_sigma": 0.6}, metric="lp", levels=(1,)))
+    subject = read_evidence([tmp_path]).subjects[0]
+    first, second = summarize([analyze(subject)])
+    assert re.match(
+        r"On made · up, NNK-σ is recommended for “Vote of the neighbours” \(0\.\d+, \+0\.\d+ over kNN\)", first
+    )
+    assert first.endswith(", and kNN is as good as any graph for “Label propagation, 1 label per class”.")
+    assert re.match(r"Of 9 tests of the paper's claims, .*\d were not run\.$", second)
+    first, _ = summarize([analyze(replace(subject, encoder=name)) for name in ("a", "b", "c")])
+    assert "NNK-σ is recommended in 3 of 6 comparisons of graphs (kNN in 3)." in first
 
 
 def test_several_data_sets_stand_side_by_side(tmp_path):
