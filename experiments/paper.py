@@ -15,12 +15,11 @@ from running import run_folders
 from asbc.embeddings.bundled import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.evaluate.comparison import Comparison
-from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
-from asbc.report.evidence import Subject, read_evidence
+from asbc.report.evidence import Subject, default_target, read_evidence
 from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side
-from asbc.report.study import default_target
 from asbc.report.style import label, listed, style
 from asbc.report.tables import FilledTable, fill_tables
+from asbc.report.verdicts import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.storage import atomic_path, read_json, write_atomic
 

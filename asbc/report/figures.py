@@ -16,7 +16,7 @@ import numpy as np
 
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.geometry import CELL, unpack_density
-from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
+from asbc.report.evidence import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import (
     BLUE,
     FAINT,

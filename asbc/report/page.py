@@ -11,13 +11,11 @@ from itertools import count
 from typing import Any
 
 from asbc.evaluate.comparison import Comparison, Gap
-from asbc.report.answers import Answer, Caveat, answer, caveats, recipe
-from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
-from asbc.report.evidence import Evidence, Subject, subject_name
+from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Evidence, Study, Subject, subject_name
 from asbc.report.figures import Drawing, draw_figures, figure_svgs, side_by_side
-from asbc.report.study import BASELINE, FEWEST_TRIALS, Study
 from asbc.report.style import full_label, label, level_name, level_order, listed
 from asbc.report.tables import FilledTable, fill_tables
+from asbc.report.verdicts import FAILS, HOLDS, NOT_RUN, UNKNOWN, Answer, Caveat, Verdict, answer, caveats, judge, recipe
 from asbc.runs.experiments import EXPERIMENTS
 
 GENERATOR = "asbc-report"

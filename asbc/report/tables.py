@@ -11,7 +11,7 @@ import numpy as np
 
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.metrics import PER_SAMPLE, Metric
-from asbc.report.study import BASELINE, Study, Sweep, default_target, is_number
+from asbc.report.evidence import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import SPECTRAL, WEIGHTS, label, level_name
 from asbc.runs.record import Table
 

@@ -11,10 +11,9 @@ from omegaconf import OmegaConf
 import asbc
 from asbc.configs import composed_methods, conf_dir
 from asbc.evaluate import Sample
-from asbc.report.answers import answer, caveats, recipe
 from asbc.report.command import make_report
-from asbc.report.evidence import read_evidence
-from asbc.report.study import StoredRun
+from asbc.report.evidence import StoredRun, read_evidence
+from asbc.report.verdicts import answer, caveats, recipe
 from asbc.runs.record import find_record
 from tests.report.small import rows_of, write_run
 

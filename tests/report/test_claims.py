@@ -1,7 +1,7 @@
 import pytest
 
-from asbc.report.claims import FAILS, HOLDS, NOT_RUN, UNKNOWN, combine, judge
 from asbc.report.evidence import read_evidence
+from asbc.report.verdicts import FAILS, HOLDS, NOT_RUN, UNKNOWN, combine, judge
 from tests.report.small import rows_of, write_run
 
 CHAIN = ["knn", "knn_sigma_alpha", "nnk_fixed", "nnk_sigma"]

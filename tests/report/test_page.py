@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from asbc.report.answers import caveats
-from asbc.report.claims import judge
 from asbc.report.command import PAGE, main, make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.page import GLOSSARY, analyze, summarize
 from asbc.report.style import listed
+from asbc.report.verdicts import caveats, judge
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError
 from tests.commands import run

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asbc.report.claims import judge
 from asbc.report.command import main
 from asbc.report.page import GLOSSARY, glossary_markdown
+from asbc.report.verdicts import judge
 from asbc.runs.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from asbc.evaluate.metrics import Metric
-from asbc.report.answers import recipe
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
+from asbc.report.verdicts import recipe
 from asbc.runs.record import Claim, Experiment, Figure, Table, write_record
 from tests.report.small import rows_of, write_run
 

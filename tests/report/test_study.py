@@ -3,7 +3,7 @@
 import pytest
 
 from asbc.evaluate.comparison import compare_methods
-from asbc.report import study
+from asbc.report import evidence
 from asbc.report.evidence import read_evidence
 from tests.report.small import rows_of, write_run
 
@@ -14,7 +14,9 @@ def test_a_comparison_is_computed_once(tmp_path, monkeypatch):
     write_run(tmp_path, "loo", rows_of(METHODS))
     loo = read_evidence([tmp_path]).subjects[0].studies["loo"]
     calls = []
-    monkeypatch.setattr(study, "compare", lambda *a, _plain=study.compare, **k: calls.append(a) or _plain(*a, **k))
+    monkeypatch.setattr(
+        evidence, "compare", lambda *a, _plain=evidence.compare, **k: calls.append(a) or _plain(*a, **k)
+    )
     first, second = (loo.compare("nnk_sigma", "knn", "loo") for _ in range(2))
     assert first is second and len(calls) == 1
     assert first == compare_methods(loo.rows, "nnk_sigma", "knn")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from asbc.report.claims import judge
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.figures import draw, draw_figures
 from asbc.report.tables import fill_tables
+from asbc.report.verdicts import judge
 from tests.report.small import rows_of, write_run
 
 
