@@ -41,7 +41,7 @@ def test_a_run_that_another_experiment_shows_keeps_the_names_of_its_own_metrics(
     assert list(subject.studies) == ["loo"]
     study = subject.studies["loo"]
     assert study.record.metric("agreement").title == "agreement of edges"
-    assert "agreement" in study.generic_metrics(())
+    assert "agreement" in study.generic_metrics()
 
 
 def test_runs_with_other_settings_are_left_out_and_named(tmp_path):
