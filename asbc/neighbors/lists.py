@@ -204,7 +204,7 @@ def file_under(lists: NDArray[np.integer], n_lists: int) -> tuple[Ids, Ids]:
 
     `lists` are the list (n,) of each row, or several of them (n, p).
     """
-    n, p = lists.reshape(len(lists), -1).shape
+    n, p = len(lists), 1 if lists.ndim == 1 else lists.shape[1]
     parts = np.ones(n * p, bool), lists.ravel(), np.arange(0, n * p + 1, p)
     filed = sparse.csr_array(parts, shape=(n, n_lists)).tocsc()
     return filed.indices.astype(np.int64), filed.indptr.astype(np.int64)
