@@ -58,11 +58,11 @@ class Findings:
         The vote of the neighbours on each label; None without labels, and if all labels are equal or all differ.
     classes : ClassReport or None
         Accuracy per class, and pairs of classes that are confused; None if `issues` is None.
-    simulation : DataFrame or None
+    simulation : DataFrame or None, default=None
         How many mistakes a review finds, see :meth:`asbc.LabelIssues.simulate`.
     graph : dict
         Facts about the graph: k, metric, weights, edges, search, recall, and the seed of the layout.
-    corrections : DataFrame or None
+    corrections : DataFrame or None, default=None
         Corrections that the labels include: ``node``, ``given``, ``decision`` and ``label``.
     placed_by_vectors : bool
         Whether separate components were placed by the vectors; without vectors they are placed at random.

@@ -89,7 +89,9 @@ class LabelIssues:
         The labelled nodes, the most suspicious first.
     given : (n,) array
         The labels as given; -1, "" or None where a node is unlabelled.
-    index : pandas.Index or None
+    evidence : Evidence
+        Neighbours, weights and vectors that the labels are judged by.
+    index : pandas.Index or None, default=None
         Index of the vectors, if they have one.
 
     See Also
