@@ -48,8 +48,8 @@ What it is not
 How they were trained: on the 50,000 training images without their labels, by
 {commands}
   123 of the images were at another place of their class than in torchvision's order, so the same command gives a
-  similar encoder, not the same bits. To compute the vectors from a checkpoint:
-  asbc-embed embedding=encoder embedding.encoder=<encoder> embedding.path=trained_models/<encoder>/cifar100
+  similar encoder, not the same bits. To compute vectors from a checkpoint:
+  asbc-embed embedding=encoder embedding.encoder=<encoder> embedding.path=experiments/checkpoints/<encoder>
 
 How good they are (accuracy on the 10,000 test images; random is the same network before training)
 {table}
@@ -107,7 +107,7 @@ def _checkpoints(registry: dict[str, dict[str, Any]]) -> str:
     known = {name: entry["checkpoint"] for name, entry in registry.items() if "checkpoint" in entry}
     if not known:
         return ""
-    lines = ["", "Checkpoints (attached to the release, not in the package; embedding.path=<file> reads them)"]
+    lines = ["", "Checkpoints: weights of the backbone, in experiments/checkpoints of the repository, not in the package"]
     for name, file in known.items():
         lines.append(f"  {ENCODERS[name]:14} {file['name']}, {file['size']:,} bytes")
         lines += [f"  {'':14} sha256 {file['sha256']}"] if "sha256" in file else []
