@@ -1,7 +1,9 @@
 """embedding.source=sample: files in the package with a checksum each, and the script that writes them."""
 
+import hashlib
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from asbc.configs import conf_dir
-from asbc.embeddings import EncoderSource, bundled
+from asbc.embeddings import EncoderSource, bundled, read_checkpoint
 from asbc.storage import read_json
 from experiments.make_cifar100_sample import ENCODERS, MAX_BYTES, main, pack
 from tests.commands import call
@@ -157,3 +159,14 @@ def test_the_sweep_of_the_paper(packed, tmp_path):
     done = call("asbc.runs.command", words, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"experiment={e} embedding={n}" in done.stdout for e in ("loo", "lp") for n in ("simclr", "byol"))
+
+
+def test_checkpoints_are_those_of_the_card():
+    folder = Path(__file__).parents[2] / "experiments" / "checkpoints"
+    encoders = read_json(bundled.DATA / bundled.CIFAR100_CARD)["encoders"]
+    known = {name: entry["checkpoint"] for name, entry in encoders.items() if "checkpoint" in entry}
+    assert sorted(known) == sorted(path.name for path in folder.iterdir())
+    for name, file in known.items():
+        data = (folder / file["name"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"])
+        assert read_checkpoint(folder / name).image_size == (32, 32)
