@@ -201,13 +201,13 @@ def test_unreached_nodes_stay_unlabelled_and_are_told():
     assert (model.label_distributions_[2:] == 0).all()
 
 
-@pytest.mark.parametrize("kind", [asbc.GraphClassifier, asbc.NeighborVote])
-def test_points_out_of_reach_get_the_shares_of_the_classes(kind):
+@pytest.mark.parametrize("kind, options", [(asbc.GraphClassifier, {"class_prior": "uniform"}), (asbc.NeighborVote, {})])
+def test_points_out_of_reach_get_the_shares_of_the_classes(kind, options):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(0, 1, (40, 3)), rng.normal(1000, 1, (40, 3))])
     y = np.full(80, -1)
     y[:3] = 0, 1, 1
-    model = kind(asbc.GraphBuilder(k_cand=10, metric="euclidean"))
+    model = kind(asbc.GraphBuilder(k_cand=10, metric="euclidean"), **options)
     if kind is asbc.GraphClassifier:
         with pytest.warns(asbc.UnreachedWarning, match="40 of 80 nodes"):
             model.fit(X, y)
