@@ -107,7 +107,7 @@ def _checkpoints(registry: dict[str, dict[str, Any]]) -> str:
     known = {name: entry["checkpoint"] for name, entry in registry.items() if "checkpoint" in entry}
     if not known:
         return ""
-    lines = ["", "Checkpoints: weights of the backbone, in experiments/checkpoints of the repository, not in the package"]
+    lines = ["", "Checkpoints: backbone weights, in experiments/checkpoints of the repository, not in the package"]
     for name, file in known.items():
         lines.append(f"  {ENCODERS[name]:14} {file['name']}, {file['size']:,} bytes")
         lines += [f"  {'':14} sha256 {file['sha256']}"] if "sha256" in file else []

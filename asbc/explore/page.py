@@ -353,7 +353,7 @@ def _estimate(issues: LabelIssues | None) -> str:
         return ""
     guess = issues.estimate
     if guess is None:
-        return "How many labels are wrong cannot be told from overlap between these classes."
+        return "How many labels are wrong is unknown, because these classes overlap."
     return (
         f"About {guess.number:,} labels are wrong, 95% interval {guess.low:,} to {guess.high:,}, if mistakes do not "
         "depend on how clear a node is; more, if unclear nodes have more of them."

@@ -31,7 +31,7 @@ MAX_BLOCK_VALUES = 2**23  # nodes x classes whose support is in memory: 64 MB
 NEAR = 3  # classes that a label may be moved to, in noise of the kind "near"
 REVIEWED = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)  # labels reviewed in a simulation, per moved label
 SHOWN = 20  # rows in a notebook
-UNKNOWN_NUMBER = "how many are wrong cannot be told from overlap between these classes"
+UNKNOWN_NUMBER = "how many are wrong is unknown, because these classes overlap"
 
 
 class Estimate(NamedTuple):

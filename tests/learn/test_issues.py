@@ -243,7 +243,7 @@ def test_the_number_of_wrong_labels_is_estimated_where_classes_do_not_overlap(di
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(2000, 1)), rng.random(2000)
     overlap = asbc.find_label_issues(X, (y < 0.5 + 0.45 * np.tanh(X[:, 0])).astype(int), metric="euclidean")
-    assert overlap.estimate is None and "cannot be told from overlap" in repr(overlap)
+    assert overlap.estimate is None and "unknown, because these classes overlap" in repr(overlap)
     np.testing.assert_array_equal(overlap.review, overlap.order[: overlap.doubtful.sum()])
 
 
