@@ -61,7 +61,9 @@ class FilledTable:
 
 
 def interval(c: Comparison) -> str:
-    """Return a difference and its interval in one short line."""
+    """Return a difference and its interval in one short line; trials that all agree have no interval."""
+    if np.isclose(c.low, c.high, rtol=0, atol=1e-12):
+        return f"{c.difference:+.4f} in every trial"
     return f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}]"
 
 

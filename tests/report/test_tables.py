@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from asbc.evaluate.comparison import Comparison, compare_methods
+from asbc.evaluate.comparison import Comparison, compare, compare_methods
 from asbc.report.evidence import read_evidence
-from asbc.report.tables import fill_tables
+from asbc.report.tables import fill_tables, interval
 from asbc.runs.experiments import EXPERIMENTS
 from tests.report.small import rows_of, write_run
 
@@ -79,3 +79,8 @@ def test_a_metric_that_nobody_describes_gets_a_table(tmp_path):
     write_run(tmp_path, "my_experiment", rows)
     (table,) = tables_of(tmp_path, "my_experiment")
     assert list(table.header) == ["method", "edge agreement"] and [row[0] for row in table.rows] == ["kNN", "mine"]
+
+
+def test_trials_that_all_agree_have_no_interval():
+    assert interval(compare([0.5, 0.5, 0.5], [0.25, 0.25, 0.25])) == "+0.2500 in every trial"
+    assert "[" in interval(compare([0.5, 0.6, 0.5], [0.25, 0.25, 0.25]))
