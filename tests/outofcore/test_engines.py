@@ -144,7 +144,9 @@ class Cluster:
     def start(self, port="0"):
         """Start both, and return the scheduler's address."""
         file = self.folder / f"scheduler{len(self.processes)}.json"
-        places = {"scheduler": ["--port", port, "--no-dashboard"], "worker": ["--no-nanny", "--no-dashboard"]}
+        # Without a memory limit: Dask's monitor of memory would wake a worker that a test paused.
+        worker = ["--no-nanny", "--no-dashboard", "--memory-limit", "0"]
+        places = {"scheduler": ["--port", port, "--no-dashboard"], "worker": worker}
         for place, options in places.items():
             command = [sys.executable, "-m", "dask", place, "--scheduler-file", str(file), *options]
             self.processes.append(subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL))
