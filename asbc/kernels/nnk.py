@@ -1,8 +1,8 @@
 """Non-negative kernel regression: ``argmin_{w >= 0} w'Kw / 2 - b'w`` for every node, exactly.
 
 Lawson and Hanson's active set method: neighbours enter one at a time, and leave when their weight would turn negative.
-The Cholesky factor of the kernel among the members grows by one row when a neighbour enters. When one leaves, the rows
-from its place on are computed again.
+The Cholesky factor of the kernel among the members grows by one column when a neighbour enters. When one leaves, the
+factor is computed again.
 """
 
 from __future__ import annotations
@@ -24,137 +24,108 @@ _TOLERANCE = 1e-10
 # gradient is at most the square root of this number. On sets full of near duplicates the largest was 5e-9; with a
 # limit of 1e-14 it was 1.5e-8, above the documented 1e-8.
 _DEPENDENT = 1e-15
-_OUTSIDE, _INSIDE, _REFUSED = 0, 1, 2  # a neighbour's state; a refused one may enter only after another has
 
 
 @kernel
-def _factor_row(K, b, factor, half, members, row):
-    """Append row `row` of the Cholesky factor of ``K[members][:, members]``, and of ``half = factor^-1 b[members]``.
+def _enter(K, j, count, columns, pivots, state):
+    """Let neighbour j enter as member `count`, unless it is a combination of the members; return whether it did.
 
-    Returns False, with nothing appended, if the row is a combination of those before it.
+    Row c of `columns` (k, 2 k) is column c of the Cholesky factor, for all neighbours, followed by column c of the
+    inverse of its transpose. Each is orthogonalised against those before it, and so the gradients and the weights of
+    all neighbours, which are the two halves of `state` (2 k,), are updated by one multiple of it.
     """
-    j = members[row]
-    left = K[j, j]
-    for c in range(row):
-        total = K[j, members[c]]
-        for t in range(c):
-            total -= factor[row, t] * factor[c, t]
-        total /= factor[c, c]
-        factor[row, c] = total
-        left -= total * total
-    if left <= _DEPENDENT:
+    if pivots[j] <= _DEPENDENT:
         return False
-    factor[row, row] = math.sqrt(left)
-    total = b[j]
-    for c in range(row):
-        total -= factor[row, c] * half[c]
-    half[row] = total / factor[row, row]
+    k = len(pivots)
+    column = columns[count]
+    for i in range(k):
+        column[i] = K[j, i]
+        column[k + i] = 0.0
+    column[k + j] = 1.0
+    for c in range(count):
+        share = columns[c, j]
+        for i in range(2 * k):
+            column[i] -= share * columns[c, i]
+    scale = 1.0 / math.sqrt(pivots[j])
+    change = -state[j] * scale
+    for i in range(2 * k):
+        column[i] *= scale
+        state[i] += change * column[i]
+    for i in range(k):
+        pivots[i] -= column[i] * column[i]
     return True
 
 
-@njit(inline="always")
-def _solve(factor, half, count, solution):
-    """Weights of the first `count` members without the sign constraint, from ``half`` by back substitution."""
-    for r in range(count - 1, -1, -1):
-        total = half[r]
-        for c in range(r + 1, count):
-            total -= factor[c, r] * solution[c]
-        solution[r] = total / factor[r, r]
+@kernel
+def _enter_all(K, b, members, count, columns, pivots, state):
+    """Let the first `count` members enter one after the other; return how many remain, without dependent ones."""
+    k = len(b)
+    pivots[:] = 1.0
+    state[:k] = -b
+    state[k:] = 0.0
+    entered = 0
+    for c in range(count):
+        members[entered] = members[c]
+        if _enter(K, members[c], entered, columns, pivots, state):
+            entered += 1
+    return entered
 
 
 @kernel
 def solve_exactly(K, b, weights):
     """Write the solution to `weights` (k,); K is (k, k) positive semi-definite with unit diagonal, b (k,)."""
     k = b.shape[0]
-    factor = np.empty((k, k))
+    columns, pivots, state = np.empty((k, 2 * k)), np.empty(k), np.empty(2 * k)
+    gradient, solution = state[:k], state[k:]
     members = np.empty(k, np.int64)
-    state = np.empty(k, np.int64)
-    half = np.empty(k)
-    solution = np.empty(k)
-    current = np.empty(k)
-    gradient = np.empty(k)
-    tolerance = 0.0
-    for j in range(k):
-        state[j] = _OUTSIDE
-        gradient[j] = -b[j]
-        tolerance = max(tolerance, _TOLERANCE * b[j])
-    count = np.int64(0)  # with a literal 0, numba would compile the functions below for that constant, too
+    refused = np.zeros(k, np.bool_)  # until another neighbour enters
+    tolerance = _TOLERANCE * b.max()
+    weights[:] = 0.0
+    count = _enter_all(K, b, members, 0, columns, pivots, state)
     # Every round lowers the objective, so no set of members occurs twice and the loop ends. The limit guards against
     # rounding errors.
     for _ in range(20 * k):
         entering = -1
         steepest = -tolerance
         for j in range(k):
-            if state[j] == _OUTSIDE and gradient[j] < steepest:
+            if gradient[j] < steepest and weights[j] == 0.0 and not refused[j]:
                 steepest = gradient[j]
                 entering = j
         if entering < 0:
             break
-        members[count] = entering
-        if not _factor_row(K, b, factor, half, members, count):
-            state[entering] = _REFUSED
+        if not _enter(K, entering, count, columns, pivots, state):
+            refused[entering] = True
             continue
-        state[entering] = _INSIDE
-        current[count] = 0.0
-        count += 1
-        _solve(factor, half, count, solution)
-        if solution[count - 1] <= 0.0:
+        if solution[entering] <= 0.0:
             # Only due to rounding: in exact arithmetic, a neighbour with a negative gradient gets a positive weight.
-            count -= 1
-            state[entering] = _REFUSED
+            refused[entering] = True
+            count = _enter_all(K, b, members, count, columns, pivots, state)
             continue
-        for j in range(k):
-            if state[j] == _REFUSED:
-                state[j] = _OUTSIDE
+        members[count] = entering
+        count += 1
+        refused[:] = False
         while True:
             # Move towards the solution until the first weight reaches zero; that neighbour leaves.
             step = 1.0
             stopper = -1
             for c in range(count):
-                if solution[c] <= 0.0 and current[c] / (current[c] - solution[c]) <= step:
-                    step = current[c] / (current[c] - solution[c])
-                    stopper = c
+                j = members[c]
+                if solution[j] <= 0.0 and weights[j] / (weights[j] - solution[j]) <= step:
+                    step = weights[j] / (weights[j] - solution[j])
+                    stopper = j
             if stopper < 0:
                 break
             kept = 0
-            first_lost = count
             for c in range(count):
-                moved = current[c] + step * (solution[c] - current[c])
-                if c == stopper or moved <= 0.0:
-                    state[members[c]] = _OUTSIDE
-                    first_lost = min(first_lost, c)
+                j = members[c]
+                weights[j] += step * (solution[j] - weights[j])
+                if j == stopper or weights[j] <= 0.0:
+                    weights[j] = 0.0
                 else:
-                    members[kept] = members[c]
-                    current[kept] = moved
+                    members[kept] = j
                     kept += 1
-            count = kept
-            # The remaining rows are independent; a row that rounding makes dependent leaves, too.
-            row = first_lost
-            while row < count:
-                if _factor_row(K, b, factor, half, members, row):
-                    row += 1
-                else:
-                    state[members[row]] = _REFUSED
-                    for c in range(row + 1, count):
-                        members[c - 1] = members[c]
-                        current[c - 1] = current[c]
-                    count -= 1
-            if count == 0:
-                break
-            _solve(factor, half, count, solution)
-        for c in range(count):
-            current[c] = solution[c]
-        for j in range(k):
-            gradient[j] = -b[j]
-        for c in range(count):
-            row = members[c]
-            weight = current[c]
-            for j in range(k):
-                gradient[j] += K[row, j] * weight  # K is symmetric, and its rows are contiguous
-    for j in range(k):
-        weights[j] = 0.0
-    for c in range(count):
-        weights[members[c]] = current[c]
+            count = _enter_all(K, b, members, kept, columns, pivots, state)
+        weights[:] = solution
 
 
 @kernel
@@ -164,33 +135,19 @@ def solve_by_dropping(K, b, weights):
     It can miss the optimum because a dropped neighbour never comes back. Arguments as in :func:`solve_exactly`.
     """
     k = b.shape[0]
-    factor = np.empty((k, k))
+    columns, pivots, state = np.empty((k, 2 * k)), np.empty(k), np.empty(2 * k)
     members = np.arange(k)
-    half = np.empty(k)
-    solution = np.empty(k)
-    count = k
-    while count > 0:
-        row = 0
-        while row < count:
-            if _factor_row(K, b, factor, half, members, row):
-                row += 1
-            else:
-                for c in range(row + 1, count):
-                    members[c - 1] = members[c]
-                count -= 1
-        _solve(factor, half, count, solution)
-        kept = 0
+    left = k
+    while True:
+        count = _enter_all(K, b, members, left, columns, pivots, state)
+        left = 0
         for c in range(count):
-            if solution[c] > 0.0:
-                members[kept] = members[c]
-                kept += 1
-        if kept == count:
+            if state[k + members[c]] > 0.0:
+                members[left] = members[c]
+                left += 1
+        if left == count:
             break
-        count = kept
-    for j in range(k):
-        weights[j] = 0.0
-    for c in range(count):
-        weights[members[c]] = solution[c]
+    weights[:] = state[k:]
 
 
 @njit(inline="always")
