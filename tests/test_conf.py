@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 import asbc
 from asbc.configs import composed_methods, conf_dir
-from asbc.evaluate.method import Method
+from asbc.evaluate.sample import Method
 from asbc.evaluate.tasks import Task
 from asbc.runs.run import settings_of
 from tests.commands import run

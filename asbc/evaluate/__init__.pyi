@@ -2,11 +2,10 @@
 
 from .comparison import Comparison, compare, compare_methods
 from .geometry import Alignment, Health, Regimes
-from .method import Method
 from .metrics import Metric
 from .noise import LabelNoise
 from .peers import cosine_weights, graph_learning_weights, umap_weights
-from .sample import Sample
+from .sample import Method, Sample
 from .tasks import Clustering, LabelPropagation, LeaveOneOut, Regret, Score, Task
 
 __all__ = [

@@ -7,7 +7,7 @@ many looks better than it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,13 @@ def unpack_hits(packed: Sequence[tuple[bytes, bytes]]) -> NDArray[np.int8]:
     return np.where(seen == 1, right, np.int8(-1))
 
 
+def hits_of(rows: pd.DataFrame) -> NDArray[np.int8] | None:
+    """Return (m, N) numbers of :func:`unpack_hits` for m rows of results; None if a row does not have them."""
+    if "right" not in rows or not all(isinstance(bits, bytes) for bits in rows["right"]):
+        return None
+    return unpack_hits(list(zip(rows["scored"], rows["right"], strict=True)))
+
+
 # Bootstrap
 
 
@@ -72,7 +79,6 @@ class Bootstrap:
     n_boot: int = 2000
     seed: int = 0
     _blocks: dict[int, NDArray[np.uint8]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _totals: dict[bytes, NDArray[np.float32]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.n_boot = whole_number(self.n_boot, "n_boot", 1)
@@ -92,7 +98,7 @@ class Bootstrap:
             self._blocks[block] = counts
         return counts
 
-    def sums(self, values: NDArray[Any]) -> NDArray[np.float32]:
+    def sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return sums over the drawn nodes, (n_boot, m), of whole numbers (N, m) per node."""
         out = np.zeros((self.n_boot, values.shape[1]), np.float32)
         for block, start in enumerate(range(0, len(values), NODES_PER_BLOCK)):
@@ -100,14 +106,35 @@ class Bootstrap:
             rows = np.flatnonzero(part.any(axis=1))  # most nodes do not distinguish two methods
             if len(rows):
                 out += self._node_counts(block)[:, rows].astype(np.float32) @ part[rows].astype(np.float32)
-        return out
+        return out.astype(np.float64)
 
-    def totals(self, seen: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the number of drawn nodes that were scored, (n_boot, m), at least 1; `seen` is (m, N)."""
-        key = np.packbits(seen).tobytes() + bytes(str(seen.shape), "ascii")
-        if key not in self._totals:
-            self._totals[key] = np.maximum(self.sums(seen.T), 1.0)
-        return self._totals[key]
+    def means(
+        self,
+        values: NDArray[np.float64],
+        member: NDArray[np.int64],
+        nodes: NDArray[np.int8] | None = None,
+        seen: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return the means of K rows of m values after trials are redrawn, (n_boot, K).
+
+        `member` is the trial of each value. With `nodes` (K, m, N), what each node adds to a value, and `seen` (m, N),
+        whether it was scored, nodes are redrawn as well, the same ones for all rows.
+        """
+        weight = self.trials(int(member.max()) + 1)[:, member].astype(np.float64)  # (n_boot, m)
+        cells = values[None]
+        if nodes is not None and seen is not None:
+            sums = self.sums(nodes.reshape(-1, nodes.shape[2]).T).reshape(self.n_boot, *values.shape)
+            cells = sums / np.maximum(self.sums(seen.T), 1.0)[:, None]
+        return (weight[:, None] * cells).sum(axis=2) / weight.sum(axis=1)[:, None]
+
+
+def _paired(hits: Iterable[Hits]) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """Return which nodes were right, (K, m, N), and which were scored, (m, N), the same ones by all methods."""
+    tables = [np.asarray(each, np.int8) for each in hits]
+    seen = tables[0] >= 0
+    if any(table.shape != seen.shape or ((table >= 0) != seen).any() for table in tables):
+        raise ValueError("hits must score the same nodes for all methods")
+    return np.maximum(tables, 0), seen
 
 
 # Two methods
@@ -221,12 +248,11 @@ def compare(
     counts = np.bincount(member)
     per_trial = np.bincount(member, delta) / counts
 
-    draws = bootstrap or Bootstrap()
-    cells, over = delta, "trials"
+    nodes = seen = None
     if hits_a is not None and hits_b is not None:
-        cells, over = _resample_nodes(hits_a, hits_b, draws), "trials and nodes"  # (B, m)
-    weight = draws.trials(len(counts))[:, member].astype(np.float64)  # (B, m)
-    means = (weight * cells).sum(axis=1) / weight.sum(axis=1)
+        right, seen = _paired([hits_a, hits_b])
+        nodes = (right[0] - right[1])[None]
+    means = (bootstrap or Bootstrap()).means(delta[None], member, nodes, seen)[:, 0]
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     close = np.isclose(x, y, rtol=0, atol=1e-12)
@@ -247,7 +273,7 @@ def compare(
         ties=int(close.sum()),
         losses=int(((delta < 0) & ~close).sum()),
         trials=len(counts),
-        over=over,
+        over=_over(nodes),
         confidence=confidence,
     )
 
@@ -307,16 +333,13 @@ def compare_methods(
     left, right = (side.loc[common] for side in sides)
     frame = common.to_frame(index=False)
     trial = frame.groupby(["dataset", "encoder", "trial"], sort=True).ngroup().to_numpy()
-    hits: list[NDArray[np.int8] | None] = [None, None]
-    # Nodes can only be paired within one data set.
-    if frame["dataset"].nunique() == 1 and "right" in left and left["right"].notna().all():
-        hits = [unpack_hits(list(zip(side["scored"], side["right"], strict=True))) for side in (left, right)]
+    one = frame["dataset"].nunique() == 1  # nodes can only be paired within one data set
     return compare(
         left["value"].to_numpy(),
         right["value"].to_numpy(),
         trial=trial,
-        hits_a=hits[0],
-        hits_b=hits[1],
+        hits_a=hits_of(left) if one else None,
+        hits_b=hits_of(right) if one else None,
         confidence=confidence,
     )
 
@@ -326,13 +349,8 @@ def _check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
-def _resample_nodes(hits_a: Hits, hits_b: Hits, draws: Bootstrap) -> NDArray[np.float64]:
-    """Return the differences of every pair after nodes are redrawn, (B, m); a node counts equally in all pairs."""
-    first, second = np.asarray(hits_a, np.int8), np.asarray(hits_b, np.int8)
-    seen = first >= 0  # (m, N)
-    if first.shape != second.shape or (seen != (second >= 0)).any():
-        raise ValueError("hits_a and hits_b must score the same nodes in every pair")
-    return draws.sums(np.where(seen, first - second, 0).T).astype(np.float64) / draws.totals(seen)
+def _over(nodes: NDArray[np.int8] | None) -> str:
+    return "trials" if nodes is None else "trials and nodes"
 
 
 # Many methods
@@ -395,12 +413,9 @@ def rank_methods(
     if len(names) < 2 or table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError(f"values must be finite, of at least two methods, and of one length; got {len(names)} methods")
     _check_confidence(confidence)
-    draws = bootstrap or Bootstrap()
+    nodes, seen = (None, None) if hits is None else _paired(hits[name] for name in names)
     _, member = np.unique(np.asarray(trial), return_inverse=True)
-    trials = int(member.max()) + 1
-    weight = draws.trials(trials)[:, member].astype(float)  # (B, m)
-    cells = np.broadcast_to(table, (len(weight), *table.shape)) if hits is None else _redraw(names, hits, draws)
-    means = np.einsum("bm,bkm->bk", weight, cells) / weight.sum(axis=1)[:, None]  # (B, K)
+    means = (bootstrap or Bootstrap()).means(table, member, nodes, seen)  # (B, K)
 
     first, second = np.triu_indices(len(names), 1)
     middle = table.mean(axis=1)
@@ -418,16 +433,5 @@ def rank_methods(
         gaps[names[j], names[i]] = Gap(float(-d), float(-d - e), float(-d + e))
     # Ties are broken by the order of the mapping.
     order = [names[i] for i in np.argsort(-middle, kind="stable")]
-    over = "trials" if hits is None else "trials and nodes"
-    return Ranking(order, dict(zip(names, map(float, middle), strict=True)), gaps, over, trials, confidence)
-
-
-def _redraw(names: Sequence[str], hits: Mapping[str, Hits], draws: Bootstrap) -> NDArray[np.float64]:
-    """Return the values of every method after nodes are redrawn, the same ones for all, (B, K, m)."""
-    table = np.array([np.asarray(hits[name], np.int8) for name in names])  # (K, m, N)
-    seen = table[0] >= 0  # (m, N)
-    if ((table >= 0) != seen).any():
-        raise ValueError("hits must score the same nodes for all methods")
-    right = (table > 0).reshape(-1, seen.shape[1]).T  # (N, K m)
-    sums = draws.sums(right).astype(np.float64).reshape(draws.n_boot, len(names), -1)
-    return sums / draws.totals(seen)[:, None, :]
+    averages = dict(zip(names, map(float, middle), strict=True))
+    return Ranking(order, averages, gaps, _over(nodes), int(member.max()) + 1, confidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,8 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata
 
 from asbc.dimension import ESTIMATORS, Dimension
-from asbc.evaluate.method import Method, key_of
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample, key_of
 from asbc.evaluate.tasks import Score, Task
 from asbc.kernels.criterion import evaluate_at
 from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
@@ -32,8 +31,8 @@ QUARTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 class Health(Task):
     """The graph's pieces, edges and degrees; for a method with a bandwidth, its kernels' condition and rank too.
 
-    The metrics are the fields of :class:`asbc.evaluate.geometry.GraphShape` and `row_degree_median`; with a bandwidth
-    also `condition_median`, `condition_q95`, `at_edge`, `sigma_median`, `rank_median` and `dimension_median`.
+    The metrics are those of :func:`asbc.evaluate.geometry.graph_health` and `row_degree_median`; with a bandwidth also
+    `condition_median`, `condition_q95`, `at_edge`, `sigma_median`, `rank_median` and `dimension_median`.
 
     Examples
     --------
@@ -51,7 +50,7 @@ class Health(Task):
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph = sample.graph(method)
         seconds = sample.seconds(method, graph=True)
-        values: dict[str, Any] = asdict(graph_health(graph))
+        values: dict[str, Any] = graph_health(graph)
         values["row_degree_median"] = np.median((sample.weights(method) > 0).sum(axis=1))
         if method.bandwidth is not None:
             choice: Any = sample.choice(method.bandwidth)
@@ -204,44 +203,35 @@ def _estimator(sample: Sample, name: str) -> Dimension:
 # The graph and its kernels
 
 
-@dataclass(frozen=True)
-class GraphShape:
-    """Result of :func:`graph_health`: the pieces, edges and degrees of a graph."""
-
-    components: int  # connected pieces; the direction of an edge does not matter
-    largest: float  # share of the nodes in the largest piece
-    isolated: int  # nodes without any edge, to or from them
-    edges: int  # entries above 0, so that an edge with both directions counts twice
-    degree_min: float  # out-neighbours per node
-    degree_median: float
-    degree_max: float
-
-
-def graph_health(graph: Any) -> GraphShape:
+def graph_health(graph: Any) -> dict[str, float]:
     """Count pieces, edges and degrees of a graph, an (n, n) sparse array with entries of 0 or more.
+
+    Returns `components` (connected pieces; the direction of an edge does not matter), `largest` (share of the nodes in
+    the largest piece), `isolated` (nodes without any edge, to or from them), `edges` (entries above 0, so that an edge
+    with both directions counts twice), and `degree_min`, `degree_median`, `degree_max` (out-neighbours per node).
 
     Examples
     --------
     >>> import numpy as np
     >>> from asbc.evaluate.geometry import graph_health
-    >>> shape = graph_health(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
-    >>> shape.components, shape.isolated, shape.edges
-    (2, 1, 2)
+    >>> found = graph_health(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+    >>> found["components"], found["isolated"], found["edges"]
+    (2.0, 1.0, 2.0)
     """
     W = square_graph(graph).copy()
     W.eliminate_zeros()
     degree = np.diff(W.indptr)
     reached = np.bincount(W.indices, minlength=W.shape[0])
     count, member = connected_components(W, directed=True, connection="weak")
-    return GraphShape(
-        components=int(count),
-        largest=float(np.bincount(member).max() / W.shape[0]),
-        isolated=int(((degree == 0) & (reached == 0)).sum()),
-        edges=int(W.nnz),
-        degree_min=float(degree.min()),
-        degree_median=float(np.median(degree)),
-        degree_max=float(degree.max()),
-    )
+    return {
+        "components": float(count),
+        "largest": float(np.bincount(member).max() / W.shape[0]),
+        "isolated": float(((degree == 0) & (reached == 0)).sum()),
+        "edges": float(W.nnz),
+        "degree_min": float(degree.min()),
+        "degree_median": float(np.median(degree)),
+        "degree_max": float(degree.max()),
+    }
 
 
 def local_kernels(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> NDArray[np.float64]:
@@ -290,8 +280,9 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     Examples
     --------
     >>> from asbc.evaluate.geometry import align
-    >>> align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0])
-    RankFit(spearman=1.0, slope=2.0, intercept=1.0, n=3)
+    >>> fit = align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0])
+    >>> round(fit.spearman, 6), round(fit.slope, 6), round(fit.intercept, 6), fit.n
+    (1.0, 2.0, 1.0, 3)
     """
     r = np.asarray(effective_rank, dtype=np.float64)
     d = np.asarray(dimension, dtype=np.float64)
@@ -301,11 +292,10 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     r, d = r[usable], d[usable]
     if len(r) < 3:
         raise ValueError(f"at least 3 nodes with a finite rank and dimension are needed; got {len(r)}")
-    spearman = _correlation(rankdata(r), rankdata(d))
-    spread = d - d.mean()
-    power = float(spread @ spread)
-    slope = float(spread @ (r - r.mean())) / power if power > 0 else float("nan")
-    return RankFit(spearman, slope, float(r.mean() - slope * d.mean()), len(r))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of constant values, which have neither
+        spearman = np.corrcoef(rankdata(r), rankdata(d))[0, 1]
+        slope = np.cov(d, r)[0, 1] / np.var(d, ddof=1)
+    return RankFit(float(spearman), float(slope), float(r.mean() - slope * d.mean()), len(r))
 
 
 def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
@@ -337,9 +327,3 @@ def unpack_density(packed: bytes) -> NDArray[np.uint32]:
     too. Highest ranks that no node has are left out.
     """
     return np.frombuffer(zlib.decompress(packed), "<u4").reshape(-1, int((HIGHEST - 1) / CELL))
-
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / scale if scale > 0 else float("nan")

@@ -17,8 +17,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
 from asbc.embeddings.files import read_labels
-from asbc.evaluate.method import Method
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
 from asbc.learn.issues import NEAR, Evidence, judge_labels, move_labels

@@ -1,26 +1,98 @@
-"""One sample of a data set, and the cache of everything that is computed on it."""
+"""Methods, which weight neighbours, and samples: the cache of everything that methods compute on some nodes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pickle import PicklingError
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from asbc.bandwidth import Bandwidth, BandwidthChoice
+from asbc.bandwidth.rule import find_rule
 from asbc.dimension import Dimension
-from asbc.evaluate.method import Method, key_of
 from asbc.graph import to_graph
 from asbc.kernels.distances import pair_count
 from asbc.learn.labels import encode_partial
 from asbc.neighbors.types import Neighbors, kth_distance, with_pairs
 from asbc.rows import SHARED_BYTES, solve_rows
-from asbc.weights import FunctionWeights, Matrix, normalize_weights, sharpen
+from asbc.validation import is_color
+from asbc.weights import FunctionWeights, Matrix, Weights, find_weights, normalize_weights, sharpen
 
 T = TypeVar("T")
 Cache = dict[Hashable, tuple[Any, float]]  # results and the seconds that they took
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to weight neighbours, which the experiments compare with others.
+
+    Parameters
+    ----------
+    weights : {"uniform", "gaussian", "nnk", "blend"}, Weights or callable
+        The rule for weights or its name. A callable gets the :class:`asbc.Neighbors` of n nodes and returns (n, k)
+        weights.
+    bandwidth : str or Bandwidth, default=None
+        The rule for sigma or its name, such as "perplexity"; required if the weights need one.
+    sharpen : bool, default=False
+        Raise each row to a power that falls with its sigma, see :func:`asbc.sharpen`.
+    title : str, default=""
+        Name in tables and figures; empty for the name of its config. Results do not depend on it, nor on `color`.
+    color : str, default=""
+        Color in figures, such as "#aa3377"; empty for one that no other method has.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import Method
+    >>> Method("nnk", "spectral").kind
+    'nnk'
+    """
+
+    weights: str | Weights | Callable[[Neighbors], Matrix]
+    bandwidth: Bandwidth | None = None
+    sharpen: bool = False
+    title: str = ""
+    color: str = ""
+
+    def __post_init__(self) -> None:
+        rule = self.weight_rule()
+        if self.color and not is_color(self.color):
+            raise ValueError(f'color must be like "#aa3377"; got {self.color!r}')
+        if self.bandwidth is not None:
+            object.__setattr__(self, "bandwidth", find_rule(self.bandwidth, Bandwidth, "bandwidth"))
+        elif rule.uses_bandwidth or self.sharpen:
+            raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
+
+    def weight_rule(self, k_min: int = 6) -> Weights:
+        """Return the rule for weights; `k_min` is for one that was given by name."""
+        return find_weights(self.weights, k_min)
+
+    @property
+    def kind(self) -> str:
+        """Name of the weights: that of the rule, or of the function."""
+        if isinstance(self.weights, str):
+            return self.weights
+        if isinstance(self.weights, Weights):
+            return next(iter(vars(type(self.weights)).get("presets", [])), type(self.weights).__name__)
+        inner = getattr(self.weights, "func", self.weights)
+        return getattr(inner, "__name__", type(inner).__name__)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for two methods with the same weights and the same bandwidth rule, sharpened or not."""
+        return key_of(self.weights), key_of(self.bandwidth)
+
+
+def key_of(value: Any) -> Hashable:
+    """Return a dictionary key for a rule or function: a hash of all its parameters, or itself if it has none."""
+    try:
+        return str(joblib.hash(value))
+    except (PicklingError, AttributeError, TypeError):  # a function or class inside a function
+        return value if isinstance(value, Hashable) else id(value)
 
 
 class Sample:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +16,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.cluster import spectral_clustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from asbc.bandwidth import BandwidthChoice
-from asbc.evaluate.clustering import spectral_clusters
-from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.metrics import Metric
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample, key_of
 from asbc.learn.clusters import GraphClusters
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
 from asbc.learn.vote import loo_predict
 from asbc.rows import row_weights
+from asbc.validation import whole_number
 from asbc.weights import Weights
 
 log = logging.getLogger("asbc")
@@ -258,6 +260,41 @@ class Clustering(Task):
             found = GraphClusters(count, graph=graph, random_state=sample.seed).fit().labels_[labeled]
             seconds = build + time.perf_counter() - start
             yield Score("leiden_ari", float(adjusted_rand_score(codes, found)), sample.level, seconds)
+
+
+def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return the cluster of each node, (n,), by a spectral cut of the graph.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse array, entries 0 or more
+        A graph that is not symmetric is replaced by the mean of itself and its transpose.
+    count : int
+        Number of clusters, at least 2.
+    seed : int, default=0
+        Of the vector that the search for eigenvectors starts from.
+
+    See Also
+    --------
+    asbc.evaluate.Clustering : the task that compares these clusters with the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from asbc.evaluate.tasks import spectral_clusters
+    >>> found = spectral_clusters(sparse.block_diag([np.ones((3, 3)), np.ones((2, 2))]), 2)
+    >>> bool(found[0] == found[1] == found[2] != found[3] == found[4])
+    True
+    """
+    seed = whole_number(seed, "seed", 0, 2**32 - 1)  # what NumPy's RandomState takes
+    W = sparse.csr_matrix(graph, dtype=np.float64)
+    W = sparse.csr_matrix((W + W.T) * 0.5)
+    W.indices, W.indptr = W.indices.astype(np.int32), W.indptr.astype(np.int32)  # scikit-learn takes no others
+    count = whole_number(count, "count", 2, W.shape[0])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Graph is not fully connected")
+        return spectral_clustering(W, n_clusters=count, random_state=seed, assign_labels="cluster_qr")
 
 
 @dataclass(frozen=True)

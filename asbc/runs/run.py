@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 from asbc.configs import build
 from asbc.embeddings.store import Embeddings, fingerprint
 from asbc.evaluate.comparison import pack_hits
-from asbc.evaluate.method import Method
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.progress import Progress
 from asbc.runs.record import Experiment, load_record, write_record

@@ -16,8 +16,7 @@ from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_sample
 from asbc.embeddings.store import Embeddings
-from asbc.evaluate.method import Method
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Task
 from asbc.graph import SYMMETRIES
 from asbc.learn.labels import is_unlabeled

@@ -8,7 +8,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import kneighbors_graph
 
-from asbc.evaluate.clustering import spectral_clusters
+from asbc.evaluate.tasks import spectral_clusters
 
 
 def test_well_separated_blobs_are_found_and_seed_repeats():

@@ -48,9 +48,9 @@ def test_counts_on_a_graph_known_by_hand():
     # 0 -> 1 -> 2, 3 -> 4, 5 alone; one stored zero that is no edge.
     W = sp.csr_array(([1.0, 2.0, 3.0, 0.0], ([0, 1, 3, 5], [1, 2, 4, 0])), shape=(6, 6))
     health = graph_health(W)
-    assert (health.components, health.isolated, health.edges) == (3, 1, 3)
-    assert health.largest == 0.5
-    assert (health.degree_min, health.degree_median, health.degree_max) == (0, 0.5, 1)
+    assert (health["components"], health["isolated"], health["edges"]) == (3, 1, 3)
+    assert health["largest"] == 0.5
+    assert (health["degree_min"], health["degree_median"], health["degree_max"]) == (0, 0.5, 1)
     assert W.nnz == 4  # the caller's graph is left as it was
     with pytest.raises(ValueError, match="square"):
         graph_health(W[:2])

@@ -7,8 +7,8 @@ import pytest
 
 import asbc
 from asbc.bandwidth import KnownBandwidth
-from asbc.evaluate.method import Method, key_of
 from asbc.evaluate.peers import umap_weights
+from asbc.evaluate.sample import Method, key_of
 
 
 class Quiet(asbc.Bandwidth):

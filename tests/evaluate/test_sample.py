@@ -4,8 +4,7 @@ from sklearn.datasets import load_digits
 
 import asbc
 from asbc.dimension import Dimension
-from asbc.evaluate.method import Method
-from asbc.evaluate.sample import Sample
+from asbc.evaluate.sample import Method, Sample
 
 
 def make_sample(calls, n=200):

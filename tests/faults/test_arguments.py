@@ -5,8 +5,8 @@ import pytest
 
 import asbc
 from asbc.embeddings.sampling import stratified_sample
-from asbc.evaluate.clustering import spectral_clusters
 from asbc.evaluate.comparison import Bootstrap
+from asbc.evaluate.tasks import spectral_clusters
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
 
