@@ -149,6 +149,25 @@ def _release_surely(holder: object) -> None:
         raise interrupt
 
 
+@functools.cache
+def _launch_numba() -> None:
+    """Launch numba's threads without a change of the threads of other libraries.
+
+    numba may use the OpenMP library of torch, and sets its number of threads.
+    """
+    libraries = [library for library in ThreadpoolController().lib_controllers if library.user_api == "openmp"]
+    before = [library.num_threads for library in libraries]
+    get_num_threads()
+    for library, threads in zip(libraries, before, strict=True):
+        library.set_num_threads(threads)
+
+
+def thread_count() -> int:
+    """Return the number of threads that numba allows this thread."""
+    _launch_numba()
+    return get_num_threads()
+
+
 def run_products(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
     """Call ``do(task)`` for every task on all of numba's threads, with matrix products on one thread each."""
 
@@ -157,7 +176,7 @@ def run_products(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
             do(task)
 
     with one_blas_thread():
-        run_tasks(tasks, do_alone, get_num_threads())
+        run_tasks(tasks, do_alone, thread_count())
 
 
 def run_ranges(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:
@@ -166,7 +185,7 @@ def run_ranges(kernel: Callable[..., Any], count: int, *arguments: Any, least: i
     The kernel writes its results into arrays among the `arguments`. The lengths of all ranges except the last are
     multiples of `least`.
     """
-    threads = min(get_num_threads(), -(-count // least))
+    threads = min(thread_count(), -(-count // least))
     if threads <= 1:
         kernel(0, count, *arguments)
         return

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagate_strips
+from asbc.kernels.threads import thread_count
 from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, whole_number
 
 SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
@@ -190,7 +190,7 @@ def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Prop
     most, converged = 0, True
     strips = np.arange(-(-c // CLASSES_PER_STRIP))
     # Classes are independent, so only some strips of them are in memory at a time.
-    together = max(numba.get_num_threads(), SCORE_BYTES // (n * CLASSES_PER_STRIP * 8))
+    together = max(thread_count(), SCORE_BYTES // (n * CLASSES_PER_STRIP * 8))
     for low in range(0, len(strips), together):
         turn = strips[low : low + together]
         source = np.zeros((len(turn), n, CLASSES_PER_STRIP))

@@ -15,12 +15,11 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import COMPARED, keep_nearest, shift_rows, sort_candidates
-from asbc.kernels.threads import one_blas_thread, run_products
+from asbc.kernels.threads import one_blas_thread, run_products, thread_count
 from asbc.neighbors.types import Neighbors
 from asbc.validation import Floats, check_k, whole_number
 
@@ -216,7 +215,7 @@ def _nearest_among(
     vectors, half = shifted(X, order, center, scale, dtype)
     values = np.full((n, kept), np.inf, dtype)
     ids = np.full((n, kept), -1, np.int32)
-    threads = get_num_threads()
+    threads = thread_count()
     size = min(TILE, max(64, -(-len(half) // (4 * threads * COMPARED)) * COMPARED))
     full_turns = FULL_TURNS * -(-len(half) // size)
     directions = find_directions(vectors[:n], half[:n], kept)
@@ -261,7 +260,7 @@ def nearest_to(
     """
     m, n = len(rows), len(X)
     values, ids, half = np.full((m, kept), np.inf, dtype), np.full((m, kept), -1, np.int32), np.empty(m, dtype)
-    height = min(TILE, max(64, -(-m // get_num_threads())))  # few queries are shared among all threads, too
+    height = min(TILE, max(64, -(-m // thread_count())))  # few queries are shared among all threads, too
     longest = []
 
     def compare(start):

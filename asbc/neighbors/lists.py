@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import scan_lists
-from asbc.kernels.threads import run_products
+from asbc.kernels.threads import run_products, thread_count
 from asbc.neighbors.exact import SPARE, TILE, Ids, exact_distances, largest_offset, rounding_error, search_exactly
 from asbc.validation import Floats, as_vectors
 
@@ -155,7 +154,7 @@ class InvertedLists:
         # large. No two threads share a query, so memory does not grow with the number of threads.
         together = file_under(lists[:, 0], len(self.centroids))[0]
         sizes = np.diff(self.starts)[lists].sum(axis=1)
-        shares = split_evenly(together, sizes[together], get_num_threads())
+        shares = split_evenly(together, sizes[together], thread_count())
         half = self._half_squares
         run_products(shares, lambda some: self._scan(vectors, lists, some, half, values, positions, reach))
         found = np.where(positions >= 0, self.members[positions], -1)

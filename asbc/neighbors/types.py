@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from asbc.kernels.distances import listed_distances, neighborhood_distances, pair_count
-from asbc.kernels.threads import NODES_PER_TASK
+from asbc.kernels.threads import NODES_PER_TASK, thread_count
 from asbc.validation import MOST_NODES, Floats, as_vectors, plain_array, true_or_false, whole_number
 
 BLOCK_TASKS_PER_THREAD = 16  # tasks of NODES_PER_TASK nodes per thread and block, so that threads finish together
@@ -306,7 +305,7 @@ def blocks_with_pairs(X: Floats | None, neighbors: Neighbors) -> Iterator[tuple[
     Memory does not grow with n: a block is as large as needed to keep every thread busy, 7 MB with two threads and
     k = 30.
     """
-    wanted = BLOCK_TASKS_PER_THREAD * NODES_PER_TASK * numba.get_num_threads()
+    wanted = BLOCK_TASKS_PER_THREAD * NODES_PER_TASK * thread_count()
     step = max(1, min(wanted, 2 * MOST_PAIRS // neighbors.k**2))
     for start in range(0, neighbors.n, step):
         rows = slice(start, min(start + step, neighbors.n))

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from asbc.extras import needed
+from asbc.kernels.threads import thread_count
 from asbc.outofcore.plan import EngineError
 from asbc.outofcore.stages import close_folder
 from asbc.storage import file_checksum, read_json
@@ -146,7 +147,7 @@ def _run_on_worker(function: Work, folder: str, stamp: int, stage: str, block: i
     if problem:
         raise _worker_error(worker.address, problem)
     with _block_lock:  # numba's threads must not be started by two tasks at once
-        numba.set_num_threads(max(1, min(worker.state.nthreads, numba.get_num_threads())))
+        numba.set_num_threads(max(1, min(worker.state.nthreads, thread_count())))
         function(folder, stage, block)
 
 

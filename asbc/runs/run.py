@@ -21,6 +21,7 @@ from asbc.embeddings.store import Embeddings, fingerprint
 from asbc.evaluate.comparison import pack_hits
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
+from asbc.kernels.threads import thread_count
 from asbc.progress import Progress
 from asbc.runs.record import Experiment, load_record, write_record
 from asbc.runs.results import PER_NODE, Run, flat_settings, run_id
@@ -357,7 +358,7 @@ def _build_all(cfg: DictConfig, group: str) -> dict[str, Any]:
 @contextmanager
 def _limit_threads(count: int | None) -> Iterator[None]:
     """Run compiled loops on `count` threads and matrix products on one: their last bits depend on the number."""
-    before = numba.get_num_threads()
+    before = thread_count()
     numba.set_num_threads(min(count or before, before))
     try:
         with threadpool_limits(1, user_api="blas"):

@@ -5,6 +5,8 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -345,3 +347,13 @@ def test_curves_go_to_wandb_too(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "wandb.txt").read_text().strip() == name
     assert len(list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))) >= 1
     assert [step for step, _ in curve(tmp_path / "run")] == list(range(5))
+
+
+def test_a_graph_leaves_the_threads_of_torch_as_they_are():
+    code = (
+        "import torch; torch.set_num_threads(1); torch.get_num_threads()  # starts OpenMP\n"
+        "import asbc, numpy; asbc.GraphBuilder().fit(numpy.random.default_rng(0).normal(size=(100, 8)))\n"
+        "print(torch.get_num_threads())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.strip() == "1"
