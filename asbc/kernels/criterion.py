@@ -3,7 +3,7 @@
 ``J(s) = |r(s) - t| / t + (l_max - l(s)) / l_max`` with the effective rank r, the target rank t, and the log-log
 slope l of the kernel sum. A slope costs one pass over the kernel, a rank costs an eigenproblem. Three facts make most
 eigenproblems unnecessary: r never rises with s; the sum of squares of the kernel bounds its spectral entropy from both
-sides; and a grid point whose J is at least the best J found cannot win.
+sides; and a grid point whose J is at least the best J found cannot win. Bounds of the slope save most passes, too.
 
 Pair distances have the layout of :func:`asbc.kernels.distances.neighborhood_distances`.
 """
@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 
 from asbc.kernels.compiled import kernel
-from asbc.kernels.lanes import LANES, exp, lane_sum, load, splat, store
+from asbc.kernels.distances import PADDING
+from asbc.kernels.lanes import LANES, exp, lane_min, lane_sum, load, smaller, splat, store, where_less
 from asbc.kernels.spectrum import WORK_PER_ROW, effective_ranks
 from asbc.kernels.threads import run_ranges
 
@@ -103,14 +104,47 @@ def _lane_kernels(interleaved, factors, k, A):
 
 
 @njit(inline="always")
-def _scan_grid(pairs, k, grid, slopes, low, high):
-    """Write a node's slopes and the bounds of its ranks at each bandwidth of its grid; return the largest slope."""
-    largest = 0.0
+def _bound_slopes(pairs, k, grid, slopes):
+    """Write upper bounds of a node's slopes at each bandwidth of its grid, without a pass over the kernel for each.
+
+    The slope is the mean of the squared distances under the kernel, over the squared bandwidth. The mean under the
+    kernel is at most the plain mean, because it never falls with the bandwidth. With x the squared distance of a pair
+    over twice the squared bandwidth, the slope is also at most ``4 sum x exp(-x) / k``, and ``x exp(-x)`` falls for x
+    above 1, so the nearest pair bounds all of them.
+    """
+    least, total = splat(PADDING), splat(0.0)
+    for t in range(0, pairs.shape[0], LANES):
+        squared = load(pairs, t)
+        least = smaller(least, squared)
+        total = total + where_less(squared, splat(PADDING), squared, splat(0.0))
+    nearest, mean = lane_min(least), 2.0 * lane_sum(total) / (k * k)
     for g in range(grid.shape[0]):
-        slopes[g], purity = kernel_sums(pairs, k, grid[g])
-        low[g], high[g] = rank_bounds(purity, k)
-        largest = max(largest, slopes[g])
-    return largest
+        bound = mean / (grid[g] * grid[g])
+        x = 0.5 * nearest / (grid[g] * grid[g])
+        if x > 1.0:
+            bound = min(bound, 2.0 * (k - 1.0) * min(x, 700.0) * math.exp(-min(x, 700.0)))
+        slopes[g] = bound * (1.0 + SLACK)
+
+
+@njit(inline="always")
+def _sum_point(pairs, k, grid, g, slopes, low, high, summed):
+    """Compute a node's slope at grid point g, and bound its rank there."""
+    slopes[g], purity = kernel_sums(pairs, k, grid[g])
+    least, most = rank_bounds(purity, k)
+    low[g], high[g] = max(low[g], least), min(high[g], most)
+    summed[g] = True
+
+
+@kernel
+def _start(pairs, k, grid, slopes, low, high, summed):
+    """Bound a node's slopes and ranks at each bandwidth of its grid; return the largest slope."""
+    low[:], high[:], summed[:] = 1.0 - SLACK * k, k + SLACK * k, False
+    _bound_slopes(pairs, k, grid, slopes)
+    while True:
+        g = np.argmax(slopes)
+        if summed[g]:
+            return slopes[g]
+        _sum_point(pairs, k, grid, g, slopes, low, high, summed)
 
 
 @njit(inline="always")
@@ -146,6 +180,7 @@ def _search(first, last, pairs, grid, targets, k, choice, rank, slope, objective
     node = np.full(LANES, -1)
     point = np.empty(LANES, np.int64)
     slopes, low, high = np.empty((LANES, n_grid)), np.empty((LANES, n_grid)), np.empty((LANES, n_grid))
+    summed = np.empty((LANES, n_grid), np.bool_)
     upcoming = first
     # Eight nodes are processed at a time, one per lane. A node keeps its lane until its minimum is certain. Then the
     # next node takes the lane, so no lane waits for the slowest.
@@ -167,14 +202,17 @@ def _search(first, last, pairs, grid, targets, k, choice, rank, slope, objective
                     upcoming += 1
                     objective[i] = np.inf
                     _spread(pairs[i], k, lane, interleaved)
-                    slope_max[i] = _scan_grid(pairs[i], k, grid[i], slopes[lane], low[lane], high[lane])
+                    slope_max[i] = _start(pairs[i], k, grid[i], slopes[lane], low[lane], high[lane], summed[lane])
                 g = _next_point(targets[i], slopes[lane], slope_max[i], low[lane], high[lane], choice[i], objective[i])
-                if g >= 0:
+                if g >= 0 and not summed[lane, g]:
+                    _sum_point(pairs[i], k, grid[i], g, slopes[lane], low[lane], high[lane], summed[lane])
+                elif g >= 0:
                     busy = True
                     factors[lane] = -0.5 / (grid[i, g] * grid[i, g])
                     point[lane] = g
                     break
-                i = -1
+                else:
+                    i = -1
             node[lane] = i
         if not busy:
             break

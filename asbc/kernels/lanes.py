@@ -137,17 +137,30 @@ def splat(typingctx, value):
     return lanes_type(types.float64), codegen
 
 
-@intrinsic
-def lane_sum(typingctx, value):
-    """The sum over lanes, pairwise in a fixed order."""
+def _reduce_lanes(combine):
+    """Combine the lanes pairwise, in a fixed order."""
 
     def codegen(context, builder, signature, args):
         parts = [builder.extract_element(args[0], ir.IntType(32)(i)) for i in range(LANES)]
         while len(parts) > 1:
-            parts = [builder.fadd(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            parts = [combine(builder, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
 
-    return types.float64(value), codegen
+    return codegen
+
+
+@intrinsic
+def lane_sum(typingctx, value):
+    """The sum over lanes."""
+    return types.float64(value), _reduce_lanes(lambda builder, a, b: builder.fadd(a, b))
+
+
+@intrinsic
+def lane_min(typingctx, value):
+    """The least of the lanes."""
+    return types.float64(value), _reduce_lanes(
+        lambda builder, a, b: builder.select(builder.fcmp_ordered("<", b, a), b, a)
+    )
 
 
 @intrinsic
