@@ -15,7 +15,7 @@ from running import run_folders
 from asbc.embeddings.bundled import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.evaluate.comparison import Comparison
-from asbc.report.evidence import Subject, default_target, read_evidence
+from asbc.report.evidence import Subject, compare_number, default_target, read_evidence
 from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side
 from asbc.report.style import label, listed, style
 from asbc.report.tables import FilledTable, fill_tables
@@ -138,7 +138,7 @@ def correlation_table(subjects: Sequence[Subject]) -> FilledTable:
         for estimator in estimators:
             own = study.of("spearman")
             own = own[(own["target"] == "mst") & (own["estimator"] == estimator)]
-            found = study.compare_number(own, 0.0)
+            found = compare_number(own, 0.0, study.bootstrap)
             cells.append("" if found is None else f"{found.mean_a:.2f} [{found.low:.2f}, {found.high:.2f}]")
         medians = study.rows[(study.rows["target"] == "mst") & (study.rows["estimator"] == "mst")]
         medians = medians.groupby("metric")["value"].mean()

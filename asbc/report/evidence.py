@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.comparison import Bootstrap, Comparison, compare, unpack_hits
+from asbc.evaluate.comparison import Bootstrap, Comparison, compare, hits_of
 from asbc.evaluate.metrics import METRICS, PER_SAMPLE, Metric
 from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
@@ -160,8 +160,7 @@ class Study:
 
     def methods_with(self, metric: str) -> list[str]:
         """Return the methods that have rows of a metric."""
-        measured = set(self.of(metric)["method"])
-        return [method for method in self.methods if method in measured]
+        return [method for method in self.methods if (self.of(metric)["method"] == method).any()]
 
     def levels(self, metric: str) -> list[Any]:
         """Return the levels of a metric by size, all samples last."""
@@ -175,12 +174,8 @@ class Study:
 
     def at_samples(self, samples: int) -> Study:
         """Return the part with one number of samples per class."""
-        if (self.rows["samples"] == samples).all():
-            return self
-        return self._once(("samples", samples), lambda: self._part(self.rows[self.rows["samples"] == samples]))
-
-    def _part(self, rows: pd.DataFrame) -> Study:
-        return Study(self.record, rows, self.runs, self.others, self.bootstrap)
+        own = self.rows["samples"] == samples
+        return self if own.all() else self._once(("samples", samples), lambda: replace(self, rows=self.rows[own]))
 
     def generic_metrics(self) -> list[str]:
         """Return the metrics that need a generic figure or table: those that no record describes.
@@ -213,10 +208,6 @@ class Study:
         """Compare a method at one swept value with itself at another."""
         return self.compare((method, setting), (method, base), metric, by=("method", "setting"))
 
-    def compare_number(self, rows: pd.DataFrame, number: float) -> Comparison | None:
-        """Compare the values of some rows with a number; None if no value is finite."""
-        return compare_number(rows, number, self.bootstrap)
-
     def regret(self, method: str) -> Comparison | None:
         """Compare the best bandwidth that tuning with labels finds in each trial with the one a method chose."""
         best = self.of("regret")
@@ -244,13 +235,11 @@ class Study:
             if not len(places):
                 return None
             sides = [a.loc[places], b.loc[places]]
-            hits = [packed_hits(side) for side in sides]
-            hits_a, hits_b = (unpack_hits(side) for side in hits) if all(hits) else (None, None)  # type: ignore[arg-type]
             return compare(
                 *(side["value"].to_numpy(float) for side in sides),
                 trial=places.get_level_values("trial"),
-                hits_a=hits_a,
-                hits_b=hits_b,
+                hits_a=hits_of(sides[0]),
+                hits_b=hits_of(sides[1]),
                 bootstrap=self.bootstrap,
             )
 
@@ -269,13 +258,6 @@ def default_target(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["estimator"].isna() | ((rows["estimator"] == "mst") & (rows["target"] == "mst"))]
 
 
-def packed_hits(scores: pd.DataFrame) -> list[tuple[bytes, bytes]] | None:
-    """Return for each row which nodes were scored and which were right; None if a row does not say so."""
-    if "right" not in scores or not all(isinstance(bits, bytes) for bits in scores["right"]):
-        return None
-    return list(zip(scores["scored"], scores["right"], strict=True))
-
-
 def _scores(rows: pd.DataFrame, by: str | tuple[str, ...]) -> dict[Any, pd.DataFrame]:
     """Return the finite rows of each group, indexed by place; groups with several rows for one place are left out."""
     rows = rows if "target" in by else default_target(rows)
@@ -292,8 +274,7 @@ def compare_number(rows: pd.DataFrame, number: float, bootstrap: Bootstrap) -> C
     if rows.empty:
         return None
     values = rows["value"].to_numpy(float)
-    packed = packed_hits(rows) if number == 0 else None
-    hits = None if packed is None else unpack_hits(packed)
+    hits = hits_of(rows) if number == 0 else None
     return compare(
         values,
         np.full(len(values), number),

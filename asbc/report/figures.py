@@ -13,10 +13,11 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.geometry import CELL, unpack_density
-from asbc.report.evidence import BASELINE, Study, Sweep, default_target, is_number
+from asbc.report.evidence import BASELINE, Study, Sweep, compare_number, default_target, is_number
 from asbc.report.style import (
     BLUE,
     FAINT,
@@ -291,7 +292,9 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
             color, marker = marks.get(name, (INK, "x"))
             known = study.record.paper.get("spearman", {}).get(name)
             for t, target in enumerate(targets):
-                found = study.compare_number(rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0)
+                found = compare_number(
+                    rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0, study.bootstrap
+                )
                 x = t + 0.22 * (e - (len(estimators) - 1) / 2)
                 if found is not None and target == "mst" and known:
                     box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
@@ -384,8 +387,8 @@ def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list
             axes.axhline(0, color=MUTED, lw=1.2)
             for index, (method, other) in enumerate(pairs):
                 found = [study.compare(method, other, metric, level) for level in levels]
-                shift = min(0.11, 0.7 / len(pairs)) * (index - (len(pairs) - 1) / 2)
-                _gains(axes, np.arange(len(levels)) + shift, found, chosen[method], label(method))
+                _gains(axes, _dodge(range(len(levels)), index, len(pairs)), found, chosen[method], label(method))
+            axes.set_xlim(-0.5, len(levels) - 0.5)
             _level_axis(axes, levels, about.level)
             axes.set_ylabel(f"difference in {about.title}")
 
@@ -466,9 +469,10 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
 
         def paint(axes: Axes) -> None:
             axes.axhline(0, color=MUTED, lw=1.2)
-            for method, look in looks(study.methods_with(metric)).items():
+            chosen = looks(study.methods_with(metric))
+            for index, (method, look) in enumerate(chosen.items()):
                 found = [study.compare_settings(method, v, base, metric) if v != base else None for v in values]
-                _gains(axes, values, found, look, label(method), base)
+                _gains(axes, _dodge(values, index, len(chosen)), found, look, label(method), base)
             if metric in paper and base in printed:
                 axes.plot(printed, np.array(paper[metric]) - paper[metric][printed.index(base)], **paper_look)
             axes.set(xlabel=axis.label, ylabel=f"difference in {about.title}", xticks=values)
@@ -570,9 +574,9 @@ def _sweep_curve(found: Sweep, axis: str) -> Panel:
     places = dict(zip(values, values if all(map(is_number, values)) else range(len(values)), strict=True))
 
     def paint(axes: Axes) -> None:
-        for method, look in looks(found.methods).items():
+        for index, (method, look) in enumerate(looks(found.methods).items()):
             means = [found.mean(method, {axis: value}) for value in values]
-            _gains(axes, list(places.values()), means, look, label(method))
+            _gains(axes, _dodge(list(places.values()), index, len(found.methods)), means, look, label(method))
         axes.set_xticks(list(places.values()), [_short(value) for value in values])
         axes.set(xlabel=axis, ylabel=found.metric.title)
 
@@ -638,6 +642,12 @@ def _gains(
         line = [(place, c.difference) for place, c in known] + ([] if base is None else [(base, 0.0)])
         axes.plot(*zip(*sorted(line), strict=True), look.dash, color=look.color, lw=1, alpha=0.6)
         _whiskers(axes, [place for place, _ in known], [c for _, c in known], look.color, look.marker, name)
+
+
+def _dodge(x: Sequence[float], index: int, count: int) -> NDArray[np.float64]:
+    """Return places on an axis, moved aside for one of several methods, so that their whiskers do not overlap."""
+    step = float(np.diff(np.unique(x)).min()) if len(set(x)) > 1 else 1.0
+    return np.asarray(x, float) + step * min(0.11, 0.7 / count) * (index - (count - 1) / 2)
 
 
 def _level_axis(axes: Axes, levels: Sequence[float], unit: str) -> None:

@@ -117,6 +117,15 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
             return text
         return f"Same settings as {seen[text]}." if seen[text] else ""
 
+    caveat_subjects: dict[Caveat, list[str]] = {}
+    code_places: dict[str, list[tuple[Subject, str]]] = {}
+    for report in reports:
+        for caveat in report.caveats:
+            caveat_subjects.setdefault(caveat, []).append(report.subject.name)
+        for found in report.answers:
+            code_places.setdefault(_code(found), []).append((report.subject, found.task))
+    shown = {r.subject.name: [c for c in r.caveats if caveat_subjects[c][0] == r.subject.name] for r in reports}
+
     return templates.from_string((here / "report.html").read_text(encoding="utf-8")).render(
         generator=GENERATOR,
         css=(here / "page.css").read_text(encoding="utf-8"),
@@ -137,7 +146,14 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         run_name=_run_names(evidence),
         answer_text=_answer_text,
         rivals=_rivals,
-        recipe=lambda found: recipe(found.study.runs[-1], found.method),
+        caveats=shown,
+        caveat_subjects=caveat_subjects,
+        code=_code,
+        code_places=code_places,
+        code_uses=lambda places: listed(
+            [f"“{task}”{f' on {subject.name}' if len(reports) > 1 else ''}" for subject, task in places]
+        ),
+        listed=listed,
         tally=_tally,
         classes=CLASSES,
         verdict_evidence=_verdict_evidence,
@@ -176,6 +192,10 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     counted = _tally([one for report in reports for one in report.verdicts])
     tests = sum(one.of_paper for report in reports for one in report.verdicts)
     return [_minus(first), f"Of {tests} tests of the paper's claims, {listed([text for _, text in counted])}."]
+
+
+def _code(found: Answer) -> str:
+    return recipe(found.study.runs[-1], found.method) or ""
 
 
 def heading(subject: Subject, experiment: str) -> str:

@@ -134,6 +134,12 @@ def level_order(level: float) -> tuple[bool, float]:
     return not level, level
 
 
+def level_text(levels: Sequence[float], unit: str) -> str:
+    """Return levels with their unit: "2 and 5 labels per class", "1 label per class"."""
+    unit = unit.replace("s per", " per") if list(levels) == [1] else unit
+    return f"{listed([level_name(level) for level in levels])} {unit}"
+
+
 def listed(words: Sequence[str], most: int | None = None) -> str:
     """Return words as a phrase: "a, b and c"; with `most`, a long list ends in "and 4 more"."""
     if most is not None and len(words) > most + 1:

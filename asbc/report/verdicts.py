@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.comparison import Comparison, Gap, Ranking, rank_methods, unpack_hits
+from asbc.evaluate.comparison import Comparison, Gap, Ranking, hits_of, rank_methods
 from asbc.evaluate.metrics import PER_SAMPLE, Metric
-from asbc.report.evidence import BASELINE, FEWEST_TRIALS, StoredRun, Study, Subject, packed_hits
-from asbc.report.style import label, level_name, level_order, listed
+from asbc.report.evidence import BASELINE, FEWEST_TRIALS, StoredRun, Study, Subject, compare_number
+from asbc.report.style import label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Claim
@@ -64,27 +64,23 @@ def answer(subject: Subject) -> list[Answer]:
     """Return the best graph of every task that at least two graphs were compared on."""
     metrics: dict[str, Metric] = {}
     for study in subject.studies.values():
-        found = (study.record.metric(name) for name in study.rows["metric"].unique())
-        metrics |= {metric.name: metric for metric in found if metric.task and metric.name not in metrics}
+        for name in study.rows["metric"].unique():
+            metrics.setdefault(name, study.record.metric(name))
     answers = []
     for metric in metrics.values():
-        chosen = _most_methods(list(subject.studies.values()), metric.name)
+        chosen = _most_methods(subject.studies.values(), metric.name) if metric.task else None
         if chosen is None:
             continue
-        study = chosen
-        levels: list[Any] = [None]
-        if metric.level != PER_SAMPLE:
-            found_levels = study.levels(metric.name)
-            levels = list(dict.fromkeys([found_levels[0], found_levels[-1]]))
-        for level in levels:
-            ranking = _rank(study, metric.name, level)
+        every = chosen.levels(metric.name)
+        for level in [None] if metric.level == PER_SAMPLE else dict.fromkeys((every[0], every[-1])):
+            ranking = _rank(chosen, metric.name, level)
             if ranking is not None:
-                task = metric.task if level is None else f"{metric.task}, {level_name(level)} {_unit(metric, level)}"
-                answers.append(Answer(task, metric, _place(study, metric, ranking), study, ranking))
+                task = metric.task if level is None else f"{metric.task}, {level_text([level], metric.level)}"
+                answers.append(Answer(task, metric, _place(chosen, metric, ranking), chosen, ranking))
     return answers
 
 
-def _most_methods(studies: Sequence[Study], metric: str) -> Study | None:
+def _most_methods(studies: Iterable[Study], metric: str) -> Study | None:
     """Return the study that compares the most methods, at its largest samples. Sweeps do not count."""
     found = []
     for study in studies:
@@ -106,8 +102,7 @@ def _rank(study: Study, metric: str, level: int | None) -> Ranking | None:
     scores = {name: own.sort_index() for name, own in scores.items() if set(own.index) == every}
     if len(scores) < 2 or not every:
         return None
-    bits = {name: packed_hits(own) for name, own in scores.items()}
-    hits = {name: unpack_hits(own) for name, own in bits.items() if own}
+    hits = {name: found for name, own in scores.items() if (found := hits_of(own)) is not None}
     return rank_methods(
         {name: own["value"].to_numpy(float) for name, own in scores.items()},
         trial=[trial for _, _, trial in sorted(every)],
@@ -125,10 +120,6 @@ def _place(study: Study, metric: Metric, ranking: Ranking) -> str:
             f"{len(ranking.methods)} graphs compared",
         ]
     )
-
-
-def _unit(metric: Metric, level: float) -> str:
-    return metric.level.replace("labels", "label") if level == 1 else metric.level
 
 
 # The code that builds a graph
@@ -256,7 +247,7 @@ def _leaders(study: Study, metric: str) -> list[Caveat]:
         leaders.setdefault(str(own.idxmax()), []).append(level)
     if len(leaders) < 2:
         return []
-    text = "; ".join(f"{label(m)} at {_span(study, tuple(at), metric)}" for m, at in leaders.items())
+    text = "; ".join(f"{label(m)} at {_span(study, at, metric)}" for m, at in leaders.items())
     shown = "; ".join(f"{level_name(level)}: {label(own.idxmax())} {own.max():.3f}" for level, own in best.items())
     unit = study.record.metric(metric).level
     return [
@@ -318,14 +309,12 @@ def _crowded(subject: Subject) -> list[Caveat]:
     ]
 
 
-def _span(study: Study, levels: tuple[int, ...], metric: str) -> str:
+def _span(study: Study, levels: Sequence[int], metric: str) -> str:
     """Return levels in words: "1 label per class", "2 and 5 labels per class", "5 or more labels per class"."""
     every, unit = study.levels(metric), study.record.metric(metric).level
     if len(levels) > 1 and list(levels) == every[-len(levels) :]:
         return f"{level_name(levels[0])} or more {unit}"
-    return (
-        f"{listed([level_name(level) for level in levels])} {unit.replace('s per', ' per') if levels == (1,) else unit}"
-    )
+    return level_text(levels, unit)
 
 
 # Claims: one function per kind
@@ -373,62 +362,46 @@ def combine(verdicts: Iterable[str]) -> str:
     return HOLDS if found and all(verdict == HOLDS for verdict in found) else UNKNOWN
 
 
-def _order(study: Study, claim: Claim) -> Result:
-    """Each method is above the one before it."""
-    links = [(a, b, study.compare(b, a, claim.metric)) for a, b in pairwise(claim.methods)]
-    known = [(a, b, c) for a, b, c in links if c is not None]
-    if len(known) < len(links):
-        return NOT_RUN, "Not all of these methods were run."
-    evidence = "; ".join(f"{label(b)} − {label(a)} {interval(c)}: {c.verdict}" for a, b, c in known)
-    return combine(c.verdict for *_, c in known), evidence + "."
-
-
 def _above(study: Study, claim: Claim) -> Result:
-    """The first method is above each of the others that were run."""
-    first, *others = claim.methods
-    found = {other: study.compare(first, other, claim.metric) for other in others}
-    known = {other: c for other, c in found.items() if c is not None}
-    if not known:
+    """Each method is above the one before it ("order"), or the first one above each other that was run ("above")."""
+    pairs = [(b, a) for a, b in pairwise(claim.methods)]
+    if claim.kind == "above":
+        pairs = [(claim.methods[0], other) for other in claim.methods[1:]]
+    found = {pair: c for pair in pairs if (c := study.compare(*pair, claim.metric)) is not None}
+    if not found or (claim.kind == "order" and len(found) < len(pairs)):
         return NOT_RUN, "Not all of these methods were run."
-    if len(others) == 1:
-        return _judged(next(iter(known.values())))
-    evidence = "; ".join(f"{label(other)} {interval(c)}" for other, c in known.items())
-    return combine(c.verdict for c in known.values()), f"{label(first)} less each: {evidence}."
+    evidence = "; ".join(f"{label(a)} − {label(b)} {_pairs(c)}: {c.verdict}" for (a, b), c in found.items())
+    return combine(c.verdict for c in found.values()), evidence + "."
 
 
-def _at_least(study: Study, claim: Claim) -> Result:
-    """A metric is at least a number."""
-    value = float(claim.options["value"])
-    found = study.compare_number(_aligned(study, claim.metric, claim), value)
+def _number(study: Study, claim: Claim) -> Result:
+    """A metric is at least a number ("at_least"), or its ratio to another one is a number within a margin ("ratio")."""
+    rows, value = _aligned(study, claim.metric, claim).sort_values("trial"), float(claim.options["value"])
+    if claim.kind == "ratio":
+        below = _aligned(study, claim.options["over"], claim).sort_values("trial")
+        if rows.empty or len(rows) != len(below):
+            return NOT_RUN, "Not all that this needs was run."
+        rows = rows.assign(value=rows["value"].to_numpy() / below["value"].to_numpy())
+    found = compare_number(rows, value, study.bootstrap)
     if found is None:
-        return UNKNOWN, "There is no correlation: one of the two is constant."
+        return UNKNOWN, "No value is finite: one of the two is constant."
     shown = f"{found.mean_a:.3f} [{value + found.low:.3f}, {value + found.high:.3f}]"
-    return found.verdict, f"Measured: {shown}. The claim holds if the interval is at or above {value:g}."
+    if claim.kind == "at_least":
+        return found.verdict, f"Measured: {shown}. The claim holds if the interval is at or above {value:g}."
+    margin = float(claim.options["margin"])
+    return _within(found, margin), f"The ratio is {shown}; within {margin:.0%} counts as a match."
 
 
 def _closer(study: Study, claim: Claim) -> Result:
     """The rank follows one estimate more closely than another."""
     first, second = (tuple(claim.options[key]) for key in ("first", "second"))
     found = study.compare(first, second, "spearman", by=("target", "estimator"))
-    verdict, evidence = _judged(found)
-    if found is not None:
-        evidence += f" {label(second[1])}: {found.mean_b:.3f}."
-        if verdict == FAILS and claim.options.get("if_not"):
-            evidence += f" {claim.options['if_not']}"
-    return verdict, evidence
-
-
-def _ratio(study: Study, claim: Claim) -> Result:
-    """The ratio of two metrics is a number, within a margin."""
-    value, margin = float(claim.options["value"]), float(claim.options["margin"])
-    above, below = (_aligned(study, m, claim).sort_values("trial") for m in (claim.metric, claim.options["over"]))
-    if above.empty or len(above) != len(below):
-        return NOT_RUN, "Not all that this needs was run."
-    found = study.compare_number(above.assign(value=above["value"].to_numpy() / below["value"].to_numpy()), value)
     if found is None:
-        return UNKNOWN, "No ratio is finite."
-    shown = f"{found.mean_a:.3f} [{value + found.low:.3f}, {value + found.high:.3f}]"
-    return _within(found, margin), f"The ratio is {shown}; within {margin:.0%} counts as a match."
+        return NOT_RUN, "Not all that this needs was run."
+    evidence = f"{_pairs(found)}. {label(second[1])}: {found.mean_b:.3f}."
+    if found.verdict == FAILS and claim.options.get("if_not"):
+        evidence += f" {claim.options['if_not']}"
+    return found.verdict, evidence
 
 
 def _wider_and_worse(study: Study, claim: Claim) -> Result:
@@ -455,20 +428,17 @@ def _flat(study: Study, claim: Claim) -> Result:
     known = {v: c for v in larger if (c := study.compare_settings(method, v, base, claim.metric)) is not None}
     if not known:
         return NOT_RUN, f"Needs {text} = {base:g} and larger values with {label(method)}."
-    trials = min(c.trials for c in known.values())
-    saturated = [c.mean_a == 1 and c.mean_b == 1 for c in known.values()]
-    title = study.record.metric(claim.metric).title
-    changes = "; ".join(f"{text} = {v:g} {interval(c)}" for v, c in known.items())
     evidence = (
-        f"{title} of {label(method)} against {text} = {base:g}: {changes}. "
+        f"{study.record.metric(claim.metric).title} of {label(method)} against {text} = {base:g}: "
+        f"{'; '.join(f'{text} = {v:g} {interval(c)}' for v, c in known.items())}. "
         f"Intervals within ±{margin:g} count as the same."
     )
+    trials = min(c.trials for c in known.values())
     if trials < FEWEST_TRIALS:
         return UNKNOWN, f"{evidence} {trials} trial(s) are too few; {FEWEST_TRIALS} are needed."
-    if any(saturated):
-        evidence += " All accuracies are 1, so no change could show."
-    verdicts = [UNKNOWN if full else _within(c, margin) for c, full in zip(known.values(), saturated, strict=True)]
-    return combine(verdicts), evidence
+    full = [c.mean_a == c.mean_b == 1 for c in known.values()]
+    verdicts = [UNKNOWN if one else _within(c, margin) for c, one in zip(known.values(), full, strict=True)]
+    return combine(verdicts), evidence + (" All accuracies are 1, so no change could show." if any(full) else "")
 
 
 def _regimes(study: Study, claim: Claim) -> Result:
@@ -495,52 +465,49 @@ def _cost(subject: Subject, claim: Claim) -> tuple[str, str, str]:
     timed = {name: times for name, times in timed.items() if len(times)}
     if not timed:
         return "loo" if subject.labeled else "regimes", NOT_RUN, "No run has timed the search."
-    often = (name for name, times in timed.items() if len(times) >= FEWEST_TRIALS)
-    name = next(often, next(iter(timed)))
-    own = timed[name]
-    rest = own["build_seconds"] - own["search_seconds"]
-    ratios = own.assign(value=np.log(own["search_seconds"] / rest), trial=range(len(own)))
-    found = subject.studies[name].compare_number(ratios, 0.0)
+    name = next((name for name, times in timed.items() if len(times) >= FEWEST_TRIALS), next(iter(timed)))
+    search, build, nodes = timed[name]["search_seconds"], timed[name]["build_seconds"], timed[name]["nodes"].max()
+    rest = build - search
+    ratios = timed[name].assign(value=np.log(search / rest), trial=range(len(rest)))
+    found = compare_number(ratios, 0.0, subject.studies[name].bootstrap)
     if found is None:
         return name, UNKNOWN, "The search was too fast for the clock."
-    share, nodes = own["search_seconds"] / own["build_seconds"], own["nodes"].max()
     evidence = (
         f"{label(method)}{f' on {nodes:,.0f} nodes' if nodes == nodes else ''}: the search takes "
-        f"{own['search_seconds'].median():.2f} s and the rest, from dimension to graph, {rest.median():.2f} s "
-        f"(medians). The search is {share.median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
+        f"{search.median():.2f} s and the rest, from dimension to graph, {rest.median():.2f} s (medians). The search "
+        f"is {(search / build).median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
     )
-    if len(own) == 1:
-        once = (
-            f". It was timed only once, because experiments of one command share it. `asbc experiment={name} "
-            "rerun=true` on its own times it in every trial."
+    if len(rest) == 1:
+        return (
+            name,
+            UNKNOWN,
+            (
+                f"{evidence}. It was timed only once, because experiments of one command share it. "
+                f"`asbc experiment={name} rerun=true` on its own times it in every trial."
+            ),
         )
-        return name, UNKNOWN, evidence + once
     return name, found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
 
 
 def _search_times(study: Study, method: str) -> pd.DataFrame:
     """Return one row per timed search: its seconds, those of search and graph together, and the number of nodes."""
-    columns = ["run_id", "trial", "nodes", "k_cand", "search_seconds", "build_seconds"]
-    rows = study.rows.reindex(columns=[*columns, "samples", "method"])
-    own = rows[(rows["method"] == method) & rows["search_seconds"].notna()]
-    own = own[own["k_cand"].isna() | (own["k_cand"] == own["k_cand"].max())]
+    columns = ["samples", "nodes", "k_cand", "search_seconds", "build_seconds"]
+    own = study.rows[study.rows["method"] == method].reindex(columns=columns)
+    own = own[own["search_seconds"].notna() & (own["k_cand"].isna() | (own["k_cand"] == own["k_cand"].max()))]
     # Trials on the whole data set may share one search; the largest subsamples with a search each say more.
     searches = own.groupby("samples")["search_seconds"].nunique()
-    several = [samples for samples in searches.index if searches[samples] >= FEWEST_TRIALS]
-    own = own[own["samples"] == max(several or searches.index, key=level_order, default=0)]
-    # Rows of several metrics repeat the times of their trial.
-    trials = own.groupby(["run_id", "trial", "search_seconds"], as_index=False, dropna=False)
-    each = trials[["nodes", "build_seconds"]].max()
-    one = each.groupby("search_seconds", as_index=False)[["nodes", "build_seconds"]].median()
+    several = searches.index[searches >= FEWEST_TRIALS]
+    own = own[own["samples"] == max(several if len(several) else searches.index, key=level_order, default=0)]
+    one = own.groupby("search_seconds", as_index=False)[["nodes", "build_seconds"]].max()  # rows repeat their times
     return one[one["build_seconds"] > one["search_seconds"]]
 
 
 TESTS: dict[str, Callable[[Study, Claim], Result]] = {
-    "order": _order,
+    "order": _above,
     "above": _above,
-    "at_least": _at_least,
+    "at_least": _number,
+    "ratio": _number,
     "closer": _closer,
-    "ratio": _ratio,
     "wider_and_worse": _wider_and_worse,
     "flat": _flat,
     "regimes": _regimes,
@@ -564,7 +531,6 @@ def _within(c: Comparison, margin: float) -> str:
     return FAILS if c.low > margin or c.high < -margin else UNKNOWN
 
 
-def _judged(found: Comparison | None) -> Result:
-    if found is None:
-        return NOT_RUN, "Not all that this needs was run."
-    return found.verdict, f"{interval(found)}, {found.wins} won, {found.ties} tied, {found.losses} lost."
+def _pairs(c: Comparison) -> str:
+    """Return a difference with its interval, and how many pairs were won."""
+    return f"{interval(c)}, {c.wins} won, {c.ties} tied, {c.losses} lost"

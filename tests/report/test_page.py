@@ -237,3 +237,15 @@ def test_an_encoder_with_the_name_of_its_data_set_is_named_once(tmp_path):
 )
 def test_many_words_are_cut_short(count, told):
     assert listed(list("abcde")[:count], 3) == told
+
+
+def test_what_applies_to_several_encoders_is_shown_once(tmp_path):
+    rule = {"_target_": "asbc.evaluate.Method", "weights": "uniform"}
+    settings = {"methods": {"knn": rule, "nnk_sigma": rule}, "neighbors": {"_target_": "asbc.search_neighbors"}}
+    for name in ("up", "down"):
+        write_run(tmp_path, "loo", rows_of(BOTH), encoder=name, **settings)
+    text = make_report([tmp_path], tmp_path / "report").read_text()
+    assert text.count("a node has more candidates (k_cand = 30)") == 1 and "(made · up and made · down)" in text
+    assert text.count("import asbc\n") == 1
+    assert text.count("Also the code for “Vote of the neighbours” on made · down.") == 1
+    assert text.count("The rank follows dimMST: Spearman") == 1  # a claim that was not run
