@@ -20,8 +20,9 @@ from asbc.embeddings.files import read_labels
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
-from asbc.learn.issues import NEAR, Evidence, judge_labels, move_labels
+from asbc.learn.issues import NEAR, judge_labels, move_labels
 from asbc.learn.labels import encode_labels, encode_partial
+from asbc.learn.source import Evidence
 from asbc.validation import one_of
 
 KINDS = ("near", "uniform")

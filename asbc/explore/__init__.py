@@ -1,7 +1,7 @@
 """A page about your vectors: a map, clusters, outliers, near-duplicates and doubtful labels.
 
-`material` reads what is given, `clusters` and `findings` compute every number, `map` draws them with Bokeh,
-`page` writes the HTML and the table, and `command` is `asbc-explore`.
+`material` reads what is given, `findings` computes every number, `page` draws the map and writes the HTML and the
+table, and `command` is `asbc-explore`.
 """
 
 from asbc.explore.findings import Findings, explore

@@ -1,10 +1,11 @@
-"""Every number behind the page, as arrays and one table; and the layout of the map."""
+"""Every number behind the page, as arrays and tables: clusters with names, classes, and the layout of the map."""
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,19 +16,24 @@ from scipy.sparse.csgraph import connected_components
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_share
-from asbc.explore.clusters import Clusters, find_clusters
 from asbc.export import umap_layout
+from asbc.extras import MissingExtraError
+from asbc.learn.clusters import GraphClusters, by_size
 from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.describe import Description, describe
-from asbc.learn.issues import ClassReport, LabelIssues, find_label_issues, judge_classes
-from asbc.learn.labels import align_rows, decode_partial, encode_partial
+from asbc.learn.issues import LabelIssues, find_label_issues, wilson_interval
+from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
+from asbc.learn.names import name_clusters
 from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
 from asbc.progress import Progress
 from asbc.validation import as_vectors, row_index, seed_number
 
+log = logging.getLogger(__name__)
+
 MAP_LIMIT = 100_000  # nodes that a map shows at most
 # How many of each the page lists; the table next to it has all.
 MAX_SUSPECTS, MAX_OUTLIERS, MAX_GROUPS = 20_000, 50, 100
+N_EXAMPLES = 3  # the most central nodes of a cluster
 SIMULATED_NODES = 100_000  # up to which a review of the labels is simulated, which repeats the audit ten times
 
 
@@ -36,6 +42,52 @@ def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuild
     if n <= SMALLEST_TREE:
         raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {n}.")
     return GraphBuilder(weights="blend", k_cand=max(SMALLEST_TREE, min(30, n - 1)), metric=metric, random_state=seed)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Clusters of the nodes on several levels.
+
+    Attributes
+    ----------
+    levels : list of (n,) int64
+        Cluster of each node, from the coarsest to the finest level; the largest cluster is 0.
+    level : int
+        Position of the recommended level.
+    names : list of list of str
+        Of each level, the names of its clusters.
+    examples : list of (c, 3) int64
+        Of each level, the most central nodes of its clusters, the first repeated in clusters of one or two nodes.
+    confidence : (n,) float64
+        Share of perturbed graphs in which a node is in its cluster of the recommended level.
+    table : DataFrame
+        Of the recommended level, a row per cluster: ``cluster``, ``name``, ``size``, ``stability``, ``examples`` (node
+        numbers) and, with labels, ``labels`` (the most frequent ones with their shares).
+    """
+
+    levels: list[NDArray[np.int64]]
+    level: int
+    names: list[list[str]]
+    examples: list[NDArray[np.int64]]
+    confidence: NDArray[np.float64]
+    table: pd.DataFrame
+
+
+class ClassReport(NamedTuple):
+    """How well the neighbours' vote fits each class, and which classes it confuses.
+
+    Attributes
+    ----------
+    classes : DataFrame
+        A row per class: ``name``, ``size``, ``right`` (nodes that the vote predicts correctly), ``accuracy``, and
+        ``low`` and ``high``, its Wilson interval of 95%.
+    pairs : DataFrame
+        A row per pair of classes, the most confused first: ``one``, ``other``, ``there`` (nodes of the first that are
+        predicted as the second) and ``back``.
+    """
+
+    classes: Any
+    pairs: Any
 
 
 @dataclass(frozen=True)
@@ -97,16 +149,12 @@ class Findings:
     @property
     def suspects(self) -> NDArray[np.int64]:
         """Nodes with a doubtful label, the most suspicious first."""
-        return _suspects(self.issues)
+        return np.empty(0, dtype=np.int64) if self.issues is None else self.issues.suspects
 
     @property
     def listed_groups(self) -> list[NDArray[np.int64]]:
         """The groups of near-duplicates that a page lists, the largest first."""
         return _largest_groups(self.about)
-
-
-def _suspects(issues: LabelIssues | None) -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64) if issues is None else issues.order[: int(issues.doubtful.sum())]
 
 
 def _largest_groups(about: Description) -> list[NDArray[np.int64]]:
@@ -178,7 +226,8 @@ def explore(
         vectors = array if vectors is None else vectors
     elif isinstance(source, GraphBuilder) and vectors is None:
         vectors = source.vectors_
-    n = node_count(source)
+    facts = graph_facts(source) | {"seed": seed}
+    n = facts["n"]
     columns: dict[str, Any] = {"labels": labels, "texts": texts, "images": images}
     for name, column in columns.items():
         if column is not None and len(column) != n:
@@ -204,13 +253,16 @@ def explore(
             issues = find_label_issues(source, given, vectors=vectors)
             report = judge_classes(issues)
             simulation = issues.simulate(seed=seed) if about.n <= SIMULATED_NODES else None
-    listed = _suspects(issues)[:MAX_SUSPECTS]
-    supporters = [] if issues is None else [np.setdiff1d(issues.supporters[listed], [-1])]
     with bar.step("clusters"):
         clusters = find_clusters(source, None if given is None else _words(given), texts, seed)
-    shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
+    shown = np.arange(n)
+    if n > MAP_LIMIT:
+        shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
     # The map shows every node that the page lists.
-    named = [listed, *supporters, about.hubs, about.outliers[:MAX_OUTLIERS], *_largest_groups(about)]
+    named = [about.hubs, about.outliers[:MAX_OUTLIERS], *_largest_groups(about)]
+    if issues is not None:
+        listed = issues.suspects[:MAX_SUSPECTS]
+        named += [listed, np.setdiff1d(issues.supporters[listed], [-1])]
     if clusters is not None:
         named += [clusters.examples[clusters.level].ravel(), *(nodes[:, 0] for nodes in clusters.examples)]
     shown = np.union1d(shown, np.concatenate(named))
@@ -223,20 +275,14 @@ def explore(
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
             nodes[name] = list(column)
-    facts = graph_facts(source) | {"seed": seed}
     return Findings(nodes, about, shown, issues, report, vectors is not None, facts, clusters, simulation, table)
 
 
 def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
     """Return class numbers and classes; None instead of numbers if no node is labelled."""
-    if labels is None or len(labels) == 0:
+    if labels is None or is_unlabeled(np.array(labels, dtype=object)).all():
         return None, np.empty(0)
-    try:
-        return encode_partial(labels)
-    except ValueError as error:
-        if "at least one label" in str(error):
-            return None, np.empty(0)
-        raise
+    return encode_partial(labels)
 
 
 def _places(source, vectors, shown, n, seed, bar) -> NDArray:
@@ -261,14 +307,12 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
     columns: dict[str, Any] = {"node": np.arange(n)}
     if given is not None:
         columns["label"] = _words(given)
-    for name, values in (("x", places[:, 0]), ("y", places[:, 1])):
-        column = np.full(n, np.nan, np.float32)
-        column[shown] = values
-        columns[name] = column
+    columns["x"], columns["y"] = np.full((2, n), np.nan, np.float32)
+    columns["x"][shown], columns["y"][shown] = places.T
     columns["dimension"] = about.dimension
     columns |= _bandwidth(source)
     columns["scale"], columns["density"] = about.scale, about.density
-    columns["component"] = _by_size(about.component)
+    columns["component"] = by_size(about.component)
     columns["occurrence"] = about.occurrence
     columns["outlier_score"], columns["outlier"] = about.outlier_score, np.isin(np.arange(n), about.outliers)
     columns["nearest_ratio"] = about.duplicates.nearest
@@ -292,14 +336,6 @@ def _bandwidth(source) -> dict[str, NDArray]:
     return {name: np.array(found[name]) for name in ("sigma", "effective_rank") if name in found}
 
 
-def _by_size(component: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number components from 0, the largest first."""
-    _, number, count = np.unique(component, return_inverse=True, return_counts=True)
-    rank = np.empty(len(count), dtype=np.int64)
-    rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
-    return rank[number]
-
-
 def _words(labels: NDArray[Any]) -> list[str | None]:
     """Return labels as text, None for unlabelled nodes."""
     codes, classes = encode_partial(labels)
@@ -307,16 +343,94 @@ def _words(labels: NDArray[Any]) -> list[str | None]:
     return [None if code < 0 else names[code] for code in codes]
 
 
-def node_count(source: Any) -> int:
-    """Return the number of nodes of a fitted builder or a graph folder."""
-    return source.neighbors_.n if isinstance(source, GraphBuilder) else int(read_graph_manifest(source)["n"])
+def find_clusters(source: Any, labels: list | None, texts: list[str] | None, seed: int = 0) -> Clusters | None:
+    """Cluster the graph and name the clusters by texts, or by labels; None if graspologic-native is not installed."""
+    if isinstance(source, GraphBuilder):  # the same neighbours with the weights that cluster best
+        builder = GraphBuilder("gaussian", "perplexity", k_cand=source.k_cand, metric=source.metric)
+        graph = builder.fit_transform(source.vectors_, neighbors=source.neighbors_)
+    else:
+        graph = load_graph(source, verify=True)
+    try:
+        fitted = GraphClusters(graph=graph, random_state=seed).fit()
+    except MissingExtraError as error:
+        log.warning("no clusters on this page: %s", error)
+        return None
+    names = [_names(level, labels, texts) for level in fitted.levels_]
+    examples = [_central(graph, level) for level in fitted.levels_]
+    recommended = fitted.levels_[fitted.level_]
+    columns: dict[str, Any] = {
+        "cluster": np.arange(fitted.n_clusters_),
+        "name": names[fitted.level_],
+        "size": np.bincount(recommended),
+        "stability": fitted.stability_,
+        "examples": [list(dict.fromkeys(nodes)) for nodes in examples[fitted.level_].tolist()],
+    }
+    if labels is not None:
+        columns["labels"] = _label_mix(recommended, labels)
+    return Clusters(fitted.levels_, fitted.level_, names, examples, fitted.confidence_, pd.DataFrame(columns))
+
+
+def _names(clusters: NDArray[np.int64], labels: list | None, texts: list[str] | None) -> list[str]:
+    """Return the names of clusters; one that occurs again gets a number."""
+    if texts is None and labels is None:
+        return [f"cluster {c}" for c in range(int(clusters.max()) + 1)]
+    names = name_clusters(clusters, texts=texts, labels=labels if texts is None else None)
+    again = pd.Series(names).groupby(names).cumcount()
+    return [f"{name} #{times + 1}" if times else name for name, times in zip(names, again, strict=True)]
+
+
+def _central(graph: sparse.csr_array, clusters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the nodes of each cluster with the largest weights to the others in it."""
+    edges = sparse.coo_array(graph)
+    inside = clusters[edges.row] == clusters[edges.col]
+    weight = np.bincount(edges.row[inside], edges.data[inside], len(clusters))
+    order = np.lexsort((-weight, clusters))
+    sizes = np.bincount(clusters)
+    first = np.cumsum(sizes) - sizes
+    rank = np.arange(N_EXAMPLES)
+    return order[first[:, None] + np.where(rank < sizes[:, None], rank, 0)]
+
+
+def _label_mix(clusters: NDArray[np.int64], labels: list) -> list[str]:
+    """Return the three most frequent labels of each cluster with their shares of its labelled nodes."""
+    mixes = pd.Series(labels, dtype=object).groupby(clusters).apply(lambda part: part.value_counts(normalize=True)[:3])
+    return [
+        ", ".join(f"{label} {share:.0%}" for label, share in mixes.get(c, pd.Series(dtype=float)).items())
+        for c in range(int(clusters.max()) + 1)
+    ]
+
+
+def judge_classes(issues: LabelIssues) -> ClassReport:
+    """Return the accuracy of the neighbours' vote per class, and the pairs of classes that it confuses.
+
+    A node whose neighbours are all unlabelled counts as wrong, and as confused with no class.
+    """
+    codes, classes = encode_partial(issues.given)
+    votes = encode_partial([*classes.tolist(), *issues.voted.tolist()])[0][len(classes) :]
+    names = np.array(_words(classes), dtype=object)
+    nodes = pd.DataFrame({"own": codes, "voted": votes, "right": codes == votes})[codes >= 0]
+    table = nodes.groupby("own")["right"].agg(size="size", right="sum", accuracy="mean").reset_index(drop=True)
+    table.insert(0, "name", names)
+    table["low"], table["high"] = zip(*map(wilson_interval, table["right"], table["size"]), strict=True)
+    wrong = nodes[~nodes["right"] & (nodes["voted"] >= 0)]
+    ends = wrong[["own", "voted"]]
+    pairs = (
+        pd.DataFrame({"one": ends.min(axis=1), "other": ends.max(axis=1), "there": wrong["own"] < wrong["voted"]})
+        .groupby(["one", "other"])["there"]
+        .agg(there="sum", back=lambda there: (~there).sum())
+        .reset_index()
+    )
+    pairs["one"], pairs["other"] = names[pairs["one"]], names[pairs["other"]]
+    order = np.argsort(-(pairs["there"] + pairs["back"]), kind="stable")
+    return ClassReport(table, pairs.iloc[order])
 
 
 def graph_facts(source: Any) -> dict[str, Any]:
-    """Return k, metric, weights, edges, search and recall of a fitted builder or a graph folder; None if unknown."""
+    """Return n, k, metric, weights, edges, search and recall of a fitted builder or a graph folder; None if unknown."""
     if isinstance(source, GraphBuilder):
         return {
-            "k": source.neighbors_.indices.shape[1],
+            "n": source.neighbors_.n,
+            "k": source.neighbors_.k,
             "metric": source.metric,
             "weights": type(source.weight_rule()).__name__,
             "edges": source.graph_.nnz,
@@ -326,6 +440,7 @@ def graph_facts(source: Any) -> dict[str, Any]:
     manifest = read_graph_manifest(source)
     recall = manifest.get("recall")
     return {
+        "n": int(manifest["n"]),
         "k": manifest["k"],
         "metric": manifest["builder"]["metric"],
         "weights": manifest["weights"]["rule"],

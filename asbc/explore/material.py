@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from asbc.embeddings.bundled import Clinc100
+from asbc.embeddings.bundled import DATA, Clinc100
 from asbc.embeddings.files import read_labels, read_vectors
 from asbc.embeddings.store import read_entry_manifest
 from asbc.outofcore.folder import read_graph_manifest
@@ -82,13 +81,13 @@ def read_material(
         Names of the arrays or columns, if a file has several.
     """
     path = Path(source).expanduser()
-    found: NDArray[Any] | None
-    own: NDArray[Any] | None
+    found: Any
+    own: Any
     title = None
     if str(source) == SAMPLE and not path.exists():
-        found, own = _sample()
+        sample, title = Clinc100().load(), "CLINC100: 3,000 sentences, 100 intents"
+        found, own = sample.vectors, np.load(DATA / "clinc100.npz")["label_names"][sample.labels]
         own = own if labels is None else read_labels(labels, len(own), label=label)
-        title = "CLINC100: 3,000 sentences, 100 intents"
     elif path.is_dir() and not any((path / name).is_file() for name in ("manifest.json", "plan.json")):
         raise ValueError(f"{path}: not a folder that asbc-embed or asbc-build wrote.")
     elif path.is_dir() and not (path / "vectors.npy").is_file():
@@ -114,13 +113,6 @@ def read_material(
         None if texts is None else read_texts(texts, n),  # type: ignore[arg-type]
         None if images is None else find_images(images, n),
     )
-
-
-def _sample() -> tuple[NDArray[Any], NDArray[Any]]:
-    embeddings = Clinc100().load()
-    with resources.files("asbc").joinpath("data", "clinc100.npz").open("rb") as file, np.load(file) as arrays:
-        names = arrays["label_names"]
-    return embeddings.vectors, names[embeddings.labels]
 
 
 def read_texts(path: str | Path, n: int) -> list[str]:

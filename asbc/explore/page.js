@@ -52,7 +52,7 @@ window.exploreReady = function ({nodes, ...map}) {
   const value = (column, i) => {
     const found = data[column.key][i];
     if (found === null || found === undefined || (typeof found === "number" && !isFinite(found))) return "";
-    return column.digits === undefined ? String(found) : Number(found).toFixed(column.digits);
+    return column.digits == null ? String(found) : Number(found).toFixed(column.digits);
   };
 
   function cell(row, tag, text, className) {
@@ -75,12 +75,12 @@ window.exploreReady = function ({nodes, ...map}) {
     const wanted = columns.filter((column) => ["node", "label", "text", "image_name", colour === "cluster" ? "cluster_name" : colour].includes(column.key));
     list.tHead.replaceChildren();
     const head = list.tHead.insertRow();
-    for (const column of wanted) cell(head, "th", column.title, column.digits === undefined ? "" : "number");
+    for (const column of wanted) cell(head, "th", column.title, column.digits == null ? "" : "number");
     const body = document.createElement("tbody");
     for (const i of rows.slice(0, ROWS)) {
       const row = body.insertRow();
       for (const column of wanted) {
-        if (column.key !== "node") { cell(row, "td", value(column, i), column.digits === undefined ? "" : "number"); continue; }
+        if (column.key !== "node") { cell(row, "td", value(column, i), column.digits == null ? "" : "number"); continue; }
         const place = cell(row, "td", "");
         if (data.picture && data.picture[i]) place.appendChild(thumb(i));
         const button = document.createElement("button");

@@ -1,35 +1,39 @@
-"""The page: one HTML file that needs no network, and the table behind it."""
+"""The page: the map drawn with Bokeh, one HTML file that needs no network, and the table behind it."""
 
 from __future__ import annotations
 
+import colorsys
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bokeh import models as bk
+from bokeh.core.properties import value
 from bokeh.document import Document
 from bokeh.embed import file_html
 from bokeh.events import DocumentReady
-from bokeh.models import ColumnDataSource, CustomJS
+from bokeh.palettes import cividis, plasma, viridis
+from bokeh.plotting import figure
 from bokeh.resources import INLINE
+from bokeh.transform import transform
 from jinja2 import Environment
 from numpy.typing import NDArray
 
 from asbc.dimension import LARGEST, SMALLEST
-from asbc.explore.findings import MAX_GROUPS, MAX_OUTLIERS, MAX_SUSPECTS, Findings
-from asbc.explore.map import FONT, NAME_SIZE, PICTURE_SIZE, Coloring, class_palette, cluster_names, colorings, draw_map
+from asbc.explore.findings import MAX_OUTLIERS, MAX_SUSPECTS, Findings
 from asbc.explore.material import Thumbnails
-from asbc.learn.issues import LabelIssues
 from asbc.report.figures import Panel, panel_svg
-from asbc.report.style import BLUE, RED
+from asbc.report.style import BLUE, INK, MUTED, RED
 from asbc.storage import write_atomic, write_table
 from asbc.version import __version__
 
@@ -40,34 +44,38 @@ GENERATOR = "asbc-explore"
 TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the numbers about the whole
 MAX_TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
 MAX_TEXT = 300  # characters of a text on a page
-SNIPPET = 140  # characters of a text in a list
-MAX_COMPONENTS, MAX_PAIRS, MAX_CLUSTERS = 10, 30, 300  # components, pairs of classes and clusters that are listed
+MAX_COMPONENTS, MAX_PAIRS = 10, 30  # components and pairs of classes that are listed
 BINS = 48
-WEIGHTS_IN_WORDS = {
-    "Blend": "weights that are half NNK, half Gaussian",
-    "NNK": "NNK weights",
-    "Gaussian": "Gaussian weights",
-    "Uniform": "equal weights",
+UNKNOWN = "#c9d1d9"  # colour of nodes without a value
+# Okabe and Ito's colours and a few more: everybody can distinguish the first classes.
+FIRST = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c6d31", "#3f4a52", "#b0a800"]
+MAX_LEGEND = 24  # entries of a legend
+MAX_LABEL_COLORS = 20  # with more classes, the map is coloured by cluster first
+NAME_SIZE = 12  # pixels of the names of clusters
+PICTURE_SIZE = 40  # pixels of the pictures that stand for clusters
+SCALE_QUANTILES = (0.01, 0.99)  # ends of a colour scale, so that single nodes do not stretch it
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+WEBGL_FROM = 10_000  # nodes from which the graphics card draws
+# Columns of the table of chosen nodes and of its CSV file, by key: title and digits, None for words.
+COLUMNS: dict[str, tuple[str, int | None]] = {
+    "node": ("id", None),
+    "label": ("label", None),
+    "cluster": ("cluster", 0),
+    "cluster_name": ("cluster name", None),
+    "suggested": ("suggested", None),
+    "suspicion": ("suspicion", 2),
+    "dimension": ("dimension", 1),
+    "sigma": ("sigma", 3),
+    "density": ("density", 2),
+    "component": ("component", 0),
+    "outlier_score": ("outlier score", 2),
+    "nearest_ratio": ("nearest ratio", 2),
+    "image_name": ("image", None),
+    "text": ("text", None),
+    "x": ("x", 2),
+    "y": ("y", 2),
 }
-# Columns of the table of chosen nodes and of its CSV file: key, title, digits.
-COLUMNS: list[tuple[str, str, int | None]] = [
-    ("node", "id", None),
-    ("label", "label", None),
-    ("cluster", "cluster", 0),
-    ("cluster_name", "cluster name", None),
-    ("suggested", "suggested", None),
-    ("suspicion", "suspicion", 2),
-    ("dimension", "dimension", 1),
-    ("sigma", "sigma", 3),
-    ("density", "density", 2),
-    ("component", "component", 0),
-    ("outlier_score", "outlier score", 2),
-    ("nearest_ratio", "nearest ratio", 2),
-    ("image_name", "image", None),
-    ("text", "text", None),
-    ("x", "x", 2),
-    ("y", "y", 2),
-]
+IN_TOOLTIP = ("label", "cluster_name", "suggested", "suspicion", "image_name", "dimension", "sigma", "density")
 
 
 def write_page(
@@ -151,46 +159,55 @@ def _is_own_table(path: Path) -> bool:
 
 def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) -> str:
     """Return the page as HTML. The parameters are those of :func:`write_page`."""
-    ways = colorings(found)
-    notes: list[str] = []
-    source = ColumnDataSource(_numbers(found, ways), name="nodes")
-    words, classes = _words(found, thumbnails, notes), _class_columns(found)
-    plot, models = draw_map(source, ways, {*source.data, *words, *classes})
-    models = {"nodes": source, **models}
+    nodes, shown = found.nodes, found.nodes.iloc[found.shown]
+    ways, notes = colorings(found), [] if thumbnails is None else list(thumbnails.notes)
+    numbers = {
+        key: shown[key].to_numpy(np.float32 if digits else np.int32)
+        for key, (_, digits) in COLUMNS.items()
+        if digits is not None and key in shown
+    }
+    numbers |= {"node": found.shown.astype(np.int32), "component": numbers["component"] + 1}
+    source = bk.ColumnDataSource(numbers | {way.field: way.values for way in ways if way.legend}, name="nodes")
+    words: dict[str, Any] = {}
+    if "text" in shown:
+        most = min(MAX_TEXT, max(20, MAX_TEXT_BYTES // len(shown)))
+        cut = shown["text"].str.len() > most
+        words["text"] = shown["text"].where(~cut, shown["text"].str[: most - 1].str.rstrip() + "…").tolist()
+        if cut.any():
+            notes.insert(
+                0, f"{cut.sum():,} texts are cut to {most} characters on this page; the table has all of them."
+            )
+    if "image" in shown:
+        words["image_name"] = shown["image"].tolist()
+    if thumbnails is not None:
+        words["picture"] = [thumbnails.images.get(node, "") for node in found.shown.tolist()]
+    # Columns of classes are sent as their names and each node's class number, -1 for none.
+    coded = {key: pd.factorize(shown[key]) for key in ("label", "suggested", "cluster_name") if key in shown}
+    plot, parts = draw_map(source, ways[0], {*numbers, *words, *coded})
+    parts = {"nodes": source, "plot": plot, **parts}
     document = Document()
     document.add_root(plot)
-    document.js_on_event(DocumentReady, CustomJS(args=models, code=f"window.exploreReady({{{', '.join(models)}}});"))
-    places = np.stack([source.data["x"], source.data["y"]])
-    histograms = list(_histograms(found))
-    named_by_pictures = thumbnails is not None and not {"text", "label"} & set(found.nodes)
-    about = {
-        "span": float((places.max(axis=1) - places.min(axis=1)).max()) or 1.0,
-        "columns": [
-            {"key": key, "title": title, **({} if digits is None else {"digits": digits})}
-            for key, title, digits in COLUMNS
-        ],
+    document.js_on_event(DocumentReady, bk.CustomJS(args=parts, code=f"window.exploreReady({{{', '.join(parts)}}});"))
+    histograms = {key: _histogram(key, nodes[key].to_numpy(float), *rest) for key, *rest in _histograms(found)}
+    component, groups = nodes["component"].to_numpy(), found.about.duplicates.groups
+    data = {
+        "span": float(max(np.ptp(numbers["x"]), np.ptp(numbers["y"]))) or 1.0,
+        "columns": [{"key": key, "title": name, "digits": digits} for key, (name, digits) in COLUMNS.items()],
         "ways": {
-            way.key: {
-                "field": way.field,
-                "palette": way.palette,
-                "low": way.low,
-                "high": way.high,
-                "scale": not way.legend,
-            }
-            for way in ways
+            way.key: {name: getattr(way, name) for name in ("field", "palette", "low", "high", "scale")} for way in ways
         },
-        "names": cluster_names(found, named_by_pictures),
+        "names": cluster_names(found, thumbnails is not None and not {"text", "label"} & set(nodes)),
         "font": f"{NAME_SIZE}px {FONT}",
         "picture_size": PICTURE_SIZE,
         "words": words,
-        "classes": classes,
-        "review": None if found.issues is None else _review(found),
-        "histograms": {one.key: {"edges": one.edges, "counts": one.counts} for one in histograms},
+        "classes": {key: {"names": names.tolist(), "codes": codes.tolist()} for key, (codes, names) in coded.items()},
+        "review": _review(found),
+        "histograms": {key: {"edges": one["edges"], "counts": one["counts"]} for key, one in histograms.items()},
     }
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
+    templates.filters["commas"] = "{:,}".format
     here = files("asbc.explore")
-    images = set() if thumbnails is None else {node for node, image in thumbnails.images.items() if image}
     return file_html(
         document,
         INLINE,
@@ -198,18 +215,29 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
         template=templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8")),
         template_variables={
             "generator": GENERATOR,
+            "version": __version__,
             "css": files("asbc.report").joinpath("page.css").read_text(encoding="utf-8"),
             "script": here.joinpath("page.js").read_text(encoding="utf-8"),
             "without_addresses": without_addresses,
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
+            "found": found,
             "about": found.about,
-            "about_page": about,
+            "data": data,
             "ways": ways,
             "histograms": histograms,
-            "method": [*_method(found.graph), *notes, *([] if thumbnails is None else thumbnails.notes)],
-            "version": __version__,
-            **_texts(found),
-            **_lists(found, images),
+            "notes": notes,
+            "limits": (int(SMALLEST), int(LARGEST)),
+            "MAX_OUTLIERS": MAX_OUTLIERS,
+            "MAX_SUSPECTS": MAX_SUSPECTS,
+            "searched": ["id", *(name for name in ("label", "text", "image") if name in nodes)],
+            "labels": nodes["label"].tolist() if "label" in nodes else None,
+            "texts": nodes["text"].tolist() if "text" in nodes else None,
+            "images": {} if thumbnails is None else thumbnails.images,
+            "palette": class_palette(0 if found.clusters is None else len(found.clusters.table)),
+            "grouped": np.concatenate(groups) if groups else (),
+            "components": [np.flatnonzero(component == c) for c in range(min(MAX_COMPONENTS, component.max() + 1))],
+            "simulation": None if found.simulation is None else _simulation(found.simulation),
+            **_class_lists(found),
         },
     )
 
@@ -219,92 +247,48 @@ def without_addresses(script: str) -> str:
     return re.sub(r"https?://(?!www\.w3\.org/)[^\s\"'`<>\\)$]+", "", script)
 
 
-# Columns
+def _review(found: Findings) -> dict[str, Any] | None:
+    """Return what the review of doubtful labels needs: nodes, their supporters, classes and earlier decisions."""
+    nodes, issues = found.suspects[:MAX_SUSPECTS], found.issues
+    if issues is None:
+        return None
+    decisions: Any = {} if found.corrections is None else found.corrections.set_index("node").to_dict("index")
+    classes = found.nodes["label"].dropna().unique().tolist()
+    return {
+        "key": hashlib.sha256(json.dumps([classes, issues.given.astype(str).tolist()]).encode()).hexdigest()[:16],
+        "nodes": nodes.tolist(),
+        "supporters": [row[row >= 0].tolist() for row in issues.supporters[nodes]],
+        "classes": sorted(classes),
+        "decisions": decisions,
+    }
 
 
-def _numbers(found: Findings, ways: list[Coloring]) -> dict[str, Any]:
-    nodes = found.nodes.iloc[found.shown]
-    columns: dict[str, Any] = {"node": nodes["node"].to_numpy(np.int32)}
-    for key in ("x", "y", "dimension", "sigma", "density", "outlier_score", "nearest_ratio", "suspicion"):
-        if key in nodes:
-            columns[key] = nodes[key].to_numpy(np.float32)
-    columns["component"] = nodes["component"].to_numpy(np.int32) + 1
-    if "cluster" in nodes:
-        columns["cluster"] = nodes["cluster"].to_numpy(np.int32)
-    return columns | {way.field: way.values for way in ways if way.legend}
+def _class_lists(found: Findings) -> dict[str, Any]:
+    """Return pairs of classes that are confused, the accuracy of each class, and the number of classes of one node."""
+    if found.classes is None:
+        return {}
+    suspects = found.nodes.loc[found.suspects, ["label", "suggested"]]
+    pairs: Any = found.classes.pairs[:MAX_PAIRS].to_dict("records")
+    for pair in pairs:
+        ends = pair["one"], pair["other"]
+        pair["nodes"] = suspects.index[suspects["label"].isin(ends) & suspects["suggested"].isin(ends)]
+    classes = found.classes.classes
+    worst_first = classes.sort_values(["accuracy", "size"], ascending=[True, False], kind="stable")
+    return {"pairs": pairs, "per_class": worst_first.to_dict("records"), "single": int((classes["size"] == 1).sum())}
 
 
-def _class_columns(found: Findings) -> dict[str, dict[str, list]]:
-    """Return columns of classes as their names and each node's class number, -1 for none."""
-    nodes = found.nodes.iloc[found.shown]
-    coded = {}
-    for key in [name for name in ("label", "suggested", "cluster_name") if name in nodes]:
-        codes, names = pd.factorize(nodes[key])
-        coded[key] = {"names": names.tolist(), "codes": codes.tolist()}
-    return coded
-
-
-def _words(found: Findings, thumbnails: Thumbnails | None, notes: list[str]) -> dict[str, list[str]]:
-    """Return columns of texts and images; adds a note if texts are cut."""
-    nodes, columns = found.nodes.iloc[found.shown], {}
-    if "text" in nodes:
-        most = min(MAX_TEXT, max(20, MAX_TEXT_BYTES // len(nodes)))
-        texts = nodes["text"].tolist()
-        columns["text"] = [_cut(text, most) for text in texts]
-        cut = sum(len(text) > most for text in texts)
-        if cut:
-            notes.append(f"{cut:,} texts are cut to {most} characters on this page; the table has the full texts.")
-    if "image" in nodes:
-        columns["image_name"] = nodes["image"].tolist()
-    if thumbnails is not None:
-        columns["picture"] = [thumbnails.images.get(int(node), "") for node in found.shown]
-    return columns
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
-
-
-# Histograms
-
-
-class Histogram(NamedTuple):
-    """A histogram of all nodes: its column, title, note, bins and SVG."""
-
-    key: str
-    title: str
-    note: str
-    edges: list[float]
-    counts: list[int]
-    svg: str
-
-
-def _histograms(found: Findings) -> Iterator[Histogram]:
-    about, nodes = found.about, found.nodes
-    dimension = nodes["dimension"].to_numpy(float)
-    far = min(LARGEST, max(float(np.quantile(dimension, 0.995)), 2.0))
-    yield _histogram("dimension", "Local dimension.", _clipped(found), dimension, "dimension", None, far)
-    limit = about.outlier_threshold
-    beyond = _count(len(about.outliers), "node")
-    note = f"{beyond} beyond {limit:.2f}, three interquartile ranges above the upper quartile."
-    score = nodes["outlier_score"].to_numpy(float)
-    yield _histogram("outlier_score", "Outliers.", note, score, "distance, relative to nearby nodes", limit)
-    limit = about.duplicates.threshold
-    near = int((about.duplicates.nearest <= limit).sum())
-    note = f"{_count(near, 'node')} with another node within {limit:.2g} of the distance to their last neighbour."
-    nearest = nodes["nearest_ratio"].to_numpy(float)
-    yield _histogram(
-        "nearest_ratio", "Near-duplicates.", note, nearest, "nearest neighbour, relative to scale", limit, 1.0
-    )
+def _histograms(found: Findings) -> Iterator[Any]:
+    """Yield the histograms: column, title of the axis, threshold, and where the axis ends at the latest."""
+    about = found.about
+    far = min(LARGEST, max(float(np.quantile(about.dimension, 0.995)), 2.0))
+    yield "dimension", "dimension", None, far
+    yield "outlier_score", "distance, relative to nearby nodes", about.outlier_threshold, None
+    yield "nearest_ratio", "nearest neighbour, relative to scale", about.duplicates.threshold, 1.0
     if found.issues is not None:
-        note = f"{_count(len(found.suspects), 'label')} above 0.5, where another class has more support."
-        suspicion = nodes["suspicion"].to_numpy(float)
-        yield _histogram("suspicion", "Label suspicion.", note, suspicion, "suspicion", 0.5, 1.0)
+        yield "suspicion", "suspicion", 0.5, 1.0
 
 
-def _histogram(
-    key: str, title: str, note: str, values: NDArray, label: str, limit: float | None, upper: float | None = None
-) -> Histogram:
+def _histogram(key: str, values: NDArray, label: str, limit: float | None, upper: float | None) -> dict[str, Any]:
     """Draw a histogram; values beyond `upper` are counted in the last bar. The script of the page finds bars by id."""
     finite = values[np.isfinite(values)]
     limits = [limit] if limit is not None and np.isfinite(limit) else []
@@ -324,8 +308,8 @@ def _histogram(
         axes.set(xlabel=label, xlim=(edges[0], edges[-1]), ylim=(0, max(1, counts.max()) * 1.08))
         axes.grid(visible=False, axis="x")
 
-    svg = panel_svg(Panel("", paint, f"Histogram: {title} {note}"), size=(3.6, 2.1), salt=key)
-    return Histogram(key, title, note, edges.tolist(), counts.tolist(), svg)
+    svg = panel_svg(Panel("", paint, f"Histogram: {label}"), size=(3.6, 2.1), salt=key)
+    return {"edges": edges.tolist(), "counts": counts.tolist(), "svg": svg}
 
 
 def _simulation(table: pd.DataFrame) -> str:
@@ -344,247 +328,261 @@ def _simulation(table: pd.DataFrame) -> str:
     return panel_svg(Panel("", paint, alt), size=(4.6, 2.6), salt="simulation")
 
 
-# Sentences
-
-
-def _estimate(issues: LabelIssues | None) -> str:
-    """Return how many labels are wrong, in words."""
-    if issues is None:
-        return ""
-    guess = issues.estimate
-    if guess is None:
-        return "How many labels are wrong is unknown, because these classes overlap."
-    return (
-        f"About {guess.number:,} labels are wrong, 95% interval {guess.low:,} to {guess.high:,}, if mistakes do not "
-        "depend on how clear a node is; more, if unclear nodes have more of them."
-    )
-
-
-def _texts(found: Findings) -> dict[str, str]:
-    """Return the sentences of the page: its lead, the search field's hint, and the note on the map."""
-    about = found.about
-    lead = [f"{about.n:,} nodes, each with its {about.k} nearest neighbours"]
-    if found.classes is not None:
-        doubtful = len(found.suspects)
-        lead.append(f"{about.n_labeled:,} labels of {about.n_classes:,} classes, {doubtful:,} of them doubtful")
-    elif "label" in found.nodes:
-        one = found.nodes["label"].nunique() == 1
-        why = "all labels are of one class" if one else "no two nodes have the same label"
-        lead.append(f"{why}, so they are shown and not judged")
-    duplicates, outliers = len(about.duplicates.redundant), len(about.outliers)
-    lead.append(f"{_count(duplicates, 'near-duplicate')} and {_count(outliers, 'outlier')}")
-    *first, last = ["id", *(name for name in ("label", "text", "image") if name in found.nodes)]
-    note = ""
-    if len(found.shown) < about.n:
-        by = "class" if found.issues is not None else "component"
-        note = (
-            f"The map shows a sample of {len(found.shown):,} of {about.n:,} nodes, stratified by {by} (at least ten "
-            "nodes of each, or all), and every node that this page lists. All numbers are computed from all nodes."
-        )
-    if about.components > 1 and not found.placed_by_vectors:
-        note += " Separate components are placed at random, because the vectors were not given."
-    return {
-        "lead": "; ".join(lead) + ".",
-        "search_hint": f"{', '.join(first)} or {last}" if first else last,
-        "map_note": note.strip(),
-    }
-
-
-def _method(facts: dict[str, Any]) -> list[str]:
-    """Return how the graph and the map were made, in sentences."""
-    search = {None: "", "exact": " (exact search)"}.get(facts["search"], f" ({facts['search']} search)")
-    recall = "" if facts["recall"] is None else f" with recall {facts['recall']:.3f}"
-    weights = WEIGHTS_IN_WORDS.get(facts["weights"], facts["weights"])
-    return [
-        f"Each node has {facts['k']} neighbours by {facts['metric']} distance{search}{recall}. The graph has {weights} "
-        f"and {facts['edges']:,} edges, counted in both directions.",
-        f"The map is UMAP's layout of this graph from a spectral start, with seed {facts['seed']}. Near nodes stay "
-        "near; distances between groups mean little.",
-        "The support of a class at a node is its weight among the neighbours, averaged with the prediction of a linear "
-        "model that has not seen the node; the better of the two counts more. Suspicion is 0.5 where another class has "
-        "as much support as the label, and 1 where only another class has support.",
-        "Outliers, near-duplicates and density are relative to a node's own scale, the distance to its last neighbour. "
-        "Density is the median of all scales, divided by the node's own.",
-    ]
-
-
-def _clipped(found: Findings) -> str:
-    about = found.about
-    if not about.at_smallest + about.at_largest:
-        return f"No estimate is at the limits, {SMALLEST:.0f} and {LARGEST:.0f}."
-    return (
-        f"{about.at_smallest:,} estimates are at the lower limit {SMALLEST:.0f}, {about.at_largest:,} at the upper "
-        f"limit {LARGEST:.0f}."
-    )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
-
-
-# Lists
-
-
-class Ref(NamedTuple):
-    """A node in a list: its number, label and text, and whether it has an image."""
-
-    node: int
-    label: str | None
-    text: str
-    picture: bool
-
-
-class Card(NamedTuple):
-    """One number of the overview: name, value, explanation, and the nodes that it is about."""
+@dataclass(frozen=True)
+class Entry:
+    """One line of a legend: its name, colour, number of nodes, and class number."""
 
     name: str
-    value: str
+    color: str
+    count: int
+    code: int
+
+
+@dataclass(frozen=True)
+class Coloring:
+    """One way to colour the map.
+
+    Attributes
+    ----------
+    key, title, note : str
+        Column, name and explanation.
+    values : (m,) array
+        Of the nodes on the map; NaN for none.
+    palette : list of str
+        Colours from `low` to `high`.
+    low, high : float
+    legend : list of Entry
+        For classes; clusters have a table instead.
+    hidden : int
+        Classes that the legend leaves out.
+    scale : bool
+        Whether colours are those of a scale.
+    """
+
+    key: str
+    title: str
     note: str
-    nodes: str = ""
+    values: Any
+    palette: list[str]
+    low: float
+    high: float
+    legend: list[Entry]
+    hidden: int = 0
+    scale: bool = False
+
+    @property
+    def field(self) -> str:
+        """Column of the page that holds the values; class numbers have their own."""
+        return f"number_of_{self.key}" if self.legend else self.key
 
 
-def _lists(found: Findings, images: set[int]) -> dict[str, Any]:
-    """Return the cards and lists of the page."""
-    about, nodes = found.about, found.nodes
-    labels = nodes["label"].tolist() if "label" in nodes else [None] * about.n
-    texts = nodes["text"].tolist() if "text" in nodes else [""] * about.n
-
-    def refs(some: NDArray[np.int64]) -> list[Ref]:
-        return [Ref(i, labels[i], _cut(str(texts[i]), SNIPPET), i in images) for i in np.asarray(some).tolist()]
-
-    outliers, groups = about.outliers[:MAX_OUTLIERS], found.listed_groups
-    component = nodes["component"].to_numpy()
-    sizes = np.bincount(component)
-    return {
-        "cards": _cards(found, sizes),
-        "hubs": list(zip(refs(about.hubs), about.occurrence[about.hubs].tolist(), strict=True)),
-        "outliers": list(zip(refs(outliers), about.outlier_score[outliers].tolist(), strict=True)),
-        "groups": [(refs(group), len({labels[node] for node in group} - {None}) > 1) for group in groups],
-        "more_groups": max(0, len(about.duplicates.groups) - MAX_GROUPS),
-        "components": [
-            (number + 1, int(sizes[number]), _join(np.flatnonzero(component == number)) if number else "")
-            for number in range(min(MAX_COMPONENTS, len(sizes)))
-        ],
-        "cluster_count": 0 if found.clusters is None else len(found.clusters.table),
-        "clusters": None if found.clusters is None else _clusters(found.clusters.table, refs),
-        "doubtful": None if found.issues is None else len(found.suspects),
-        "listed": min(MAX_SUSPECTS, len(found.suspects)),
-        "to_review": 0 if found.issues is None else len(found.issues.review),
-        "estimate": _estimate(found.issues),
-        "simulation": None if found.simulation is None else _simulation(found.simulation),
-        **_class_lists(found),
-    }
+def class_palette(count: int) -> list[str]:
+    """Return `count` colours: ten that everybody can distinguish, then others spread over the hues."""
+    more = []
+    for i in range(max(0, count - len(FIRST))):
+        hue = (0.11 + i * 0.61803398875) % 1.0  # steps of the golden ratio keep successive hues far apart
+        lightness, saturation = ((0.42, 0.75), (0.58, 0.55), (0.32, 0.6), (0.68, 0.7))[i % 4]
+        red, green, blue = colorsys.hls_to_rgb(hue, lightness, saturation)
+        more.append(f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}")
+    return (FIRST + more)[:count]
 
 
-def _clusters(table: pd.DataFrame, refs: Any) -> list[dict[str, Any]]:
-    palette = class_palette(len(table))
-    rows: Any = table[:MAX_CLUSTERS].to_dict("records")
-    return [{**row, "color": palette[row["cluster"]], "examples": refs(row["examples"])} for row in rows]
+def colorings(found: Findings) -> list[Coloring]:
+    """Return the ways to colour the map, the default one first."""
+    nodes = found.nodes.iloc[found.shown]
+    ways = []
+    if "label" in nodes:
+        ways.append(_classes(nodes["label"], "label", "Label", "label of each node"))
+    if found.clusters is not None:
+        many = "label" not in nodes or found.nodes["label"].nunique() > MAX_LABEL_COLORS
+        count, note = len(found.clusters.table), "listed below, the largest first"
+        way = Coloring("cluster", "Cluster", note, nodes["cluster"], class_palette(count), -0.5, count - 0.5, [])
+        ways.insert(0 if many else 1, way)
+    for key, title, note, palette in (
+        ("dimension", "Local dimension", "intrinsic dimension around a node", viridis(256)),
+        ("sigma", "Bandwidth σ", "width of the kernel chosen for a node", viridis(256)),
+        ("density", "Density", "median distance to the last neighbour, divided by the node's own", cividis(256)),
+    ):
+        if key in nodes:
+            usable = nodes[key][np.isfinite(nodes[key])]
+            low, high = np.quantile(usable, SCALE_QUANTILES) if len(usable) else (0.0, 1.0)
+            low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
+            ends = float(low), float(high)
+            ways.append(Coloring(key, title, note, nodes[key], list(palette), *ends, [], scale=True))
+    note = "connected components of the graph; component 1 is the largest"
+    ways.append(_classes("component " + (nodes["component"] + 1).astype(str), "component", "Component", note))
+    if "suspicion" in nodes:
+        note = "0 if only the label has support, 1 if only another class has; above 0.5 the label is doubtful"
+        palette, values = list(plasma(256)[::-1]), nodes["suspicion"]
+        ways.append(Coloring("suspicion", "Label suspicion", note, values, palette, 0.0, 1.0, [], scale=True))
+    return ways
 
 
-def _cards(found: Findings, sizes: NDArray[np.int64]) -> list[Card]:
-    about = found.about
-    low, middle, high = about.dimension_quartiles
-    groups = about.duplicates.groups
-    quartiles = f"median; half of the nodes lie between {low:.1f} and {high:.1f}. {_clipped(found)}"
-    cards = [
-        Card(
-            "Nodes",
-            f"{about.n:,}",
-            (f"vectors with {about.d:,} dimensions, " if about.d else "")
-            + f"{about.k} neighbours each by the {about.metric} metric",
+def _classes(names: pd.Series, key: str, title: str, note: str) -> Coloring:
+    # The most frequent classes come first and get the clearest colours. Among equals, 2 comes before 10.
+    counts = names.value_counts()
+    order = sorted(counts.index, key=lambda name: (-counts[name], _natural_order(name)))
+    codes = pd.Categorical(names, categories=order).codes
+    values, palette = np.where(codes < 0, np.nan, codes).astype(np.float32), class_palette(len(order)) or [UNKNOWN]
+    legend = [Entry(name, palette[i], int(counts[name]), i) for i, name in enumerate(order[:MAX_LEGEND])]
+    hidden = max(0, len(order) - MAX_LEGEND)
+    return Coloring(key, title, note, values, palette, -0.5, len(palette) - 0.5, legend, hidden)
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Sort key in which numbers inside names are compared by value."""
+    parts = re.split(r"0*([0-9]+)", name)
+    return [(len(part) if number % 2 else 0, part) for number, part in enumerate(parts)]
+
+
+def cluster_names(found: Findings, pictures: bool) -> list[list[dict[str, Any]]]:
+    """Return the names on the map, by level from coarse to fine: row of the node where each is written, and its text.
+
+    With `pictures`, the row of the most central node, whose picture is drawn instead.
+    """
+    if found.clusters is None:
+        return []
+    places = found.nodes[["x", "y"]].to_numpy()[found.shown]
+    levels = []
+    for cluster, names, examples in zip(
+        found.clusters.levels, found.clusters.names, found.clusters.examples, strict=True
+    ):
+        rows = place_names(cluster[found.shown], places).tolist()
+        central = np.searchsorted(found.shown, examples[:, 0]).tolist()
+        kind, values = ("picture", central) if pictures else ("text", names)
+        levels.append([{"row": row, kind: value} for row, value in zip(rows, values, strict=True)])
+    return levels
+
+
+def place_names(clusters: NDArray[np.int64], places: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the row of `places` at which the name of each cluster is written: the one nearest to their median."""
+    table = pd.DataFrame(places)
+    away = ((table - table.groupby(clusters).transform("median")) ** 2).sum(axis=1)
+    return away.groupby(clusters).idxmin().to_numpy()
+
+
+def draw_map(source: bk.ColumnDataSource, first: Coloring, columns: set[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the map as a Bokeh figure, and the models in it that the script of the page uses.
+
+    Parameters
+    ----------
+    source : ColumnDataSource
+        ``x``, ``y`` and a column for every colouring.
+    first : Coloring
+        The one that is shown.
+    columns : set of str
+        Columns that the tooltip may show.
+    """
+    n = len(source.data["x"])
+    size = float(np.clip(260.0 / np.sqrt(max(n, 1)), 2.2, 9.0))
+    plot = figure(
+        name="map",
+        sizing_mode="stretch_both",
+        min_height=320,
+        match_aspect=True,
+        toolbar_location="above",
+        output_backend="webgl" if n >= WEBGL_FROM else "canvas",
+        tools=[],
+        background_fill_color="#ffffff",
+        border_fill_color=None,
+        outline_line_color=None,
+    )
+    plot.toolbar.logo = None
+    plot.axis.visible = False
+    plot.grid.visible = False
+    plot.min_border = 0
+    mapper = bk.LinearColorMapper(palette=first.palette, low=first.low, high=first.high, nan_color=UNKNOWN)
+    fill: Any = transform(first.field, mapper)
+    points = plot.add_glyph(
+        source,
+        bk.Scatter(x="x", y="y", size=size, fill_color=fill, line_color=None, fill_alpha=0.82),
+        selection_glyph=bk.Scatter(x="x", y="y", size=size + 1.5, fill_color=fill, line_color=None, fill_alpha=1.0),
+        nonselection_glyph=bk.Scatter(x="x", y="y", size=size, fill_color="#d5dbe1", line_color=None, fill_alpha=0.35),
+        name="points",
+    )
+    for span in (plot.x_range, plot.y_range):
+        span.renderers = [points]
+    names = bk.ColumnDataSource({"x": [], "y": [], "text": []}, name="names")
+    plot.add_glyph(
+        names,
+        bk.Text(
+            x="x",
+            y="y",
+            text="text",
+            text_align="center",
+            text_baseline="middle",
+            text_font=value(FONT),
+            text_font_size=f"{NAME_SIZE}px",
+            text_color=INK,
+            background_fill_color="#ffffff",
+            background_fill_alpha=0.65,
+            padding=2,
+            border_radius=3,
         ),
-        Card("Local dimension", f"{middle:.1f}", quartiles),
-    ]
-    if about.global_dimension is not None and about.global_interval is not None:
-        note = "of all vectors together, by spanning trees; 95% interval {:.1f} to {:.1f}".format(
-            *about.global_interval
-        )
-        cards.append(Card("Global dimension", f"{about.global_dimension:.1f}", note))
-    if about.effective_rank is not None:
-        note = f"of {min(about.n, about.d or about.n):,} directions are in use overall (RankMe)"
-        cards.append(Card("Effective rank", f"{about.effective_rank:.0f}", note))
-    connected = "the graph is connected"
-    cards += [
-        Card(
-            "Components",
-            f"{about.components:,}",
-            connected if about.components == 1 else f"the largest has {sizes.max() / about.n:.1%} of the nodes",
+        level="overlay",
+    )
+    pictures = bk.ColumnDataSource({"x": [], "y": [], "url": []}, name="pictures")
+    plot.add_glyph(
+        pictures,
+        bk.ImageURL(
+            x="x",
+            y="y",
+            url="url",
+            anchor="center",
+            w=PICTURE_SIZE,
+            h=PICTURE_SIZE,
+            w_units="screen",
+            h_units="screen",
         ),
-        Card(
-            "Hubs",
-            f"{about.hubness:.2f}",
-            f"skewness of how often nodes are neighbours. {about.antihubs:.1%} are nobody's neighbour; the largest hub "
-            f"is a neighbour of {about.occurrence[about.hubs[0]]:,} nodes",
-            _join(about.hubs),
-        ),
-        Card(
-            "Outliers",
-            f"{len(about.outliers):,}",
-            f"are more than {about.outlier_threshold:.2f} times as far from their neighbours as nearby nodes",
-            _join(about.outliers),
-        ),
-        Card(
-            "Near-duplicates",
-            f"{len(about.duplicates.redundant):,}",
-            f"could be dropped: {_count(len(groups), 'group')} of nodes that are nearly the same",
-            _join(np.concatenate(groups)) if groups else "",
-        ),
-    ]
-    if about.loo_accuracy is not None and about.loo_interval is not None:
-        bottom, top = about.loo_interval
-        note = (
-            f"of {about.n_labeled:,} labels win the vote of their neighbours [{bottom:.1%}, {top:.1%}], with "
-            f"{WEIGHTS_IN_WORDS.get(found.graph['weights'], found.graph['weights'])} by {about.metric} distance"
-        )
-        cards.append(Card("Labels that fit", f"{about.loo_accuracy:.1%}", note, _join(found.suspects)))
-    return cards
+        level="overlay",
+    )
+    bar = bk.ColorBar(
+        color_mapper=mapper,
+        visible=first.scale,
+        orientation="horizontal",
+        height=8,
+        padding=4,
+        label_standoff=5,
+        major_label_text_font=FONT,
+        major_label_text_font_size="12px",
+        major_label_text_color=MUTED,
+        major_tick_line_color=None,
+        bar_line_color=None,
+        background_fill_color=None,
+    )
+    plot.add_layout(bar, "below")
+    pan, wheel, lasso = bk.PanTool(), bk.WheelZoomTool(), bk.LassoSelectTool(continuous=False, renderers=[points])
+    lasso.overlay.fill_color, lasso.overlay.line_color = BLUE, BLUE
+    lasso.overlay.fill_alpha = 0.08
+    hover = bk.HoverTool(
+        renderers=[points], tooltips=_tooltip(columns), attachment="horizontal", point_policy="follow_mouse"
+    )
+    # Of nodes on top of each other, only the nearest one is shown.
+    hover.filters = {"@node": bk.CustomJS(code="return window.exploreNearest(cb_data);")}
+    hover.limit = 1
+    plot.add_tools(
+        pan, lasso, bk.BoxSelectTool(renderers=[points]), wheel, bk.TapTool(renderers=[points]), hover, bk.ResetTool()
+    )
+    plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, wheel
+    return plot, {"points": points, "mapper": mapper, "bar": bar, "names": names, "pictures": pictures}
 
 
-def _review(found: Findings) -> dict[str, Any]:
-    """Return what the review of doubtful labels needs: nodes, their supporters, classes and earlier decisions."""
-    nodes, issues = found.suspects[:MAX_SUSPECTS], found.issues
-    assert issues is not None
-    decisions = {} if found.corrections is None else found.corrections.set_index("node").to_dict("index")
-    classes = found.nodes["label"].dropna().unique().tolist()
-    return {
-        "key": hashlib.sha256(json.dumps([classes, issues.given.astype(str).tolist()]).encode()).hexdigest()[:16],
-        "nodes": nodes.tolist(),
-        "supporters": [row[row >= 0].tolist() for row in issues.supporters[nodes]],
-        "classes": sorted(classes),
-        "decisions": {int(str(node)): decision for node, decision in decisions.items()},
-    }
-
-
-def _class_lists(found: Findings) -> dict[str, Any]:
-    """Return pairs of classes that are confused, the accuracy of each class, and a note on classes of one node."""
-    report, suspects = found.classes, found.suspects
-    if report is None:
-        return {"pairs": [], "per_class": [], "single": ""}
-    names = [value.decode() if isinstance(value, bytes) else str(value) for value in report.classes.tolist()]
-    given = found.nodes["label"].to_numpy(object)[suspects]
-    suggested = found.nodes["suggested"].to_numpy(object)[suspects]
-    pairs = []
-    for (a, b), there, back in list(zip(report.pairs, report.there, report.back, strict=True))[:MAX_PAIRS]:
-        one, other = names[a], names[b]
-        between = ((given == one) & (suggested == other)) | ((given == other) & (suggested == one))
-        pairs.append({"one": one, "other": other, "there": there, "back": back, "nodes": _join(suspects[between])})
-    worst_first = np.lexsort((-report.size, report.accuracy))
-    per_class = [
-        {
-            "name": names[c],
-            "size": int(report.size[c]),
-            "share": float(report.accuracy[c]),
-            "low": float(report.low[c]),
-            "high": float(report.high[c]),
-        }
-        for c in worst_first
-    ]
-    single = int((report.size == 1).sum())
-    note = f"{single:,} class{'' if single == 1 else 'es'} with a single node cannot be judged." if single else ""
-    return {"pairs": pairs, "per_class": per_class, "single": note}
-
-
-def _join(nodes: NDArray[np.int64]) -> str:
-    """Return node numbers as an attribute of the page."""
-    return ",".join(map(str, np.asarray(nodes).tolist()))
+def _tooltip(columns: set[str]) -> str:
+    """Return the template of the tooltip. Bokeh escapes every ``@`` value."""
+    lines = ""
+    for key in [key for key in IN_TOOLTIP if key in columns]:
+        title, digits = COLUMNS[key]
+        form = "" if digits is None else f"{{0.{'0' * digits}}}"
+        lines += f'<tr><td style="color:#5b6770;padding-right:8px">{title}</td>'
+        lines += f'<td style="overflow-wrap:anywhere">@{key}{form}</td></tr>'
+    image = (
+        '<img src="data:image/webp;base64,@picture" alt="" '
+        'style="display:block;max-width:96px;min-width:48px;border-radius:4px;margin:0 0 4px">'
+        if "picture" in columns
+        else ""
+    )
+    text = '<div style="margin:4px 0 0;overflow-wrap:anywhere">@text</div>' if "text" in columns else ""
+    return (
+        '<div style="max-width:260px;font:12px/1.4 system-ui,sans-serif;color:#1f2933">'
+        f'{image}<strong>@node</strong><table style="border-spacing:0;font:inherit">{lines}</table>{text}</div>'
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from os import PathLike
 from typing import Any
 
@@ -17,11 +16,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from asbc.bandwidth import Perplexity
 from asbc.builder import GraphBuilder
-from asbc.kernels.vote import class_weights
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
-from asbc.learn.source import fit_copy, open_graph, open_rows, row_blocks
-from asbc.learn.vote import graph_vote
+from asbc.learn.source import fit_copy, given_graph
+from asbc.learn.vote import graph_vote, loo_predict
 from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, one_of, real_array, row_index, true_or_false
 
 
@@ -55,29 +53,17 @@ class UnseenClassWarning(UserWarning):
     """
 
 
-class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator, ABC):
+class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
     """Base of the classifiers: predicts new points from what their nearest fitted nodes know of the classes.
 
-    A subclass sets `classes_`, `class_prior_` and, unless new points cannot be classified, `builder_`.
+    A subclass sets `classes_`, `class_prior_`, the weight of each class at every fitted node, `_evidence` (n, c), and,
+    unless new points cannot be classified, `builder_`.
     """
 
-    builder: GraphBuilder | None
-    metric: str | None
     builder_: GraphBuilder
     classes_: NDArray[Any]
     class_prior_: NDArray[np.float64]
-
-    @abstractmethod
-    def default_builder(self) -> GraphBuilder:
-        """Return the builder to use if none is given."""
-
-    @abstractmethod
-    def evidence(self) -> Any:
-        """Return the weight of each class at every fitted node: (n, c) array or sparse array."""
-
-    def fit_builder(self, vectors: NDArray[np.floating]) -> GraphBuilder:
-        """Fit a copy of `builder`, or the default one, to checked vectors."""
-        return fit_copy(self.builder, self.default_builder(), self.metric, vectors)
+    _evidence: Any
 
     def encode(self, y: ArrayLike, n: int, index: Any = None) -> NDArray[np.int64]:
         """Return the class codes of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""
@@ -111,7 +97,7 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator, ABC):
                 "vectors. Fit it on vectors, with builder= instead of graph=."
             )
         rows = self.builder_.transform(self.check_vectors(X, reset=False))
-        scores = rows @ self.evidence()
+        scores = rows @ self._evidence
         scores = scores.toarray() if sparse.issparse(scores) else scores
         total = scores.sum(axis=1, keepdims=True)
         lost = total[:, 0] <= 0
@@ -235,9 +221,6 @@ class NeighborVote(PointClassifier):
         self.metric = metric
         self.symmetric = symmetric
 
-    def default_builder(self) -> GraphBuilder:
-        return GraphBuilder()
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> NeighborVote:
         """Store the labels of the rows of X, and predict each from the others.
 
@@ -257,24 +240,19 @@ class NeighborVote(PointClassifier):
             raise ValueError("symmetric=True needs a builder that symmetrises; this one has symmetrize=None.")
         vectors = self.check_vectors(X, reset=True)
         codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
-        self.builder_ = self.fit_builder(vectors)
+        self.builder_ = fit_copy(self.builder, GraphBuilder(), self.metric, vectors)
         if self.symmetric:
             winner = graph_vote(self.builder_.graph_, codes)
         else:
-            winner = np.empty(len(codes), dtype=np.int64)
-            for block in row_blocks(*open_rows(self.builder_)):
-                winner[block.nodes] = class_weights(block.indices, block.weights, codes, codes[block.nodes])[2]
+            winner = loo_predict(self.builder_.neighbors_.indices, self.builder_.weights_, codes)
         labeled = codes >= 0
         self.loo_predictions_ = decode_partial(winner, self.classes_)
         self.loo_score_ = float((winner[labeled] == codes[labeled]).mean())
         nodes = np.flatnonzero(labeled)
-        self._votes = sparse.csr_array(
+        self._evidence = sparse.csr_array(
             (np.ones(len(nodes)), (nodes, codes[nodes])), shape=(len(codes), len(self.classes_))
         )
         return self
-
-    def evidence(self) -> sparse.csr_array:
-        return self._votes
 
 
 class GraphClassifier(PointClassifier):
@@ -359,9 +337,6 @@ class GraphClassifier(PointClassifier):
         self.class_prior = class_prior
         self.graph = graph
 
-    def default_builder(self) -> GraphBuilder:
-        return GraphBuilder("gaussian", Perplexity(), symmetrize="mean")
-
     def fit(self, X: ArrayLike | None, y: ArrayLike) -> GraphClassifier:
         """Propagate the labels `y` over the graph of the rows of X.
 
@@ -378,13 +353,11 @@ class GraphClassifier(PointClassifier):
         if self.graph is None:
             vectors = self.check_vectors(X, reset=True)
             codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
-            self.builder_ = self.fit_builder(vectors)
+            default = GraphBuilder("gaussian", Perplexity(), symmetrize="mean")
+            self.builder_ = fit_copy(self.builder, default, self.metric, vectors)
             graph = self.builder_.graph_
         else:
-            if self.builder is not None:
-                raise ValueError("builder and graph were both given; pass one of them.")
-            self.__dict__.pop("builder_", None)  # of an earlier fit
-            graph = open_graph(self.graph)
+            graph = given_graph(self)
             codes = self.encode(y, graph.shape[0])
         given_prior = self._given_prior()  # before the work of propagation
         result = propagate(
@@ -420,11 +393,9 @@ class GraphClassifier(PointClassifier):
                 stacklevel=2,
             )
         self.transduction_ = decode_partial(best, self.classes_)
-        return self
-
-    def evidence(self) -> Any:
         # Not weighted by reach: on two real sets, nodes far from any label were as informative as others.
-        return self.label_distributions_
+        self._evidence = self.label_distributions_
+        return self
 
     def _given_prior(self) -> NDArray[np.float64] | None:
         """Return the class prior as an array that sums to 1; None if it is "auto" or None."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
-from asbc.learn.source import fit_copy, open_graph
+from asbc.learn.source import fit_copy, given_graph
 from asbc.validation import MetricInRepr, true_or_false, whole_number
 
 Labels = NDArray[np.int64]
@@ -32,8 +35,8 @@ FINER = 1.4, 2.4
 COARSER = 1 / 5, 1 / 2
 # With n_clusters given, more clusters are found first, between these multiples of it, and then merged.
 SURPLUS = 1.05, 1.2
-# Graphs with more nodes are first merged into groups of about this many nodes, and the groups are clustered.
-MAX_NODES = 30_000
+# Graphs with more nodes are first merged into groups of about this many nodes, or more, and the groups are clustered.
+MAX_NODES = 15_000
 GROUP_SIZE = 100
 
 
@@ -166,9 +169,9 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         else:
             levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
         best = levels[chosen]
-        others = [leiden(other, best.resolution, seed) for other in perturbed]
+        others = _leiden_each(perturbed, best.resolution, seed)
         jaccard, kept = _agreement(best.labels, others, np.bincount(groups))
-        self.levels_ = [_by_size(level.labels[groups]) for level in levels]
+        self.levels_ = [by_size(level.labels[groups]) for level in levels]
         self.level_ = chosen
         self.resolution_ = best.resolution
         labels = self.levels_[chosen]
@@ -205,10 +208,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
 
     def _graph(self, X: Any) -> sparse.csr_array:
         if self.graph is not None:
-            if self.builder is not None:
-                raise ValueError("builder and graph are both given; give one of them.")
-            self.__dict__.pop("builder_", None)
-            graph = open_graph(self.graph)
+            graph = given_graph(self)
             return sparse.csr_array((graph + graph.T) / 2.0)
         vectors = validate_data(self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=2)
         self.builder_ = fit_copy(self.builder, GraphBuilder("gaussian", "perplexity"), self.metric, vectors)
@@ -216,7 +216,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
-def leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
+def leiden(graph: sparse.csr_array, resolution: float, seed: int, iterations: int = 2) -> Labels:
     """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own."""
     import graspologic_native
 
@@ -231,13 +231,19 @@ def leiden(graph: sparse.csr_array, resolution: float, seed: int) -> Labels:
         graph.data.astype(np.float64),
         graph.shape[0],
         resolution=float(resolution),
-        iterations=2,
+        iterations=iterations,
         seed=seed,
     )
     labels = np.full(graph.shape[0], -1, dtype=np.int64)
     labels[np.fromiter(found.keys(), np.int64, len(found))] = np.fromiter(found.values(), np.int64, len(found))
     labels[alone] = labels.max() + 1 + np.arange(len(alone))
-    return _by_size(labels[:n])
+    return by_size(labels[:n])
+
+
+def _leiden_each(graphs: list[sparse.csr_array], resolution: float, seed: int) -> list[Labels]:
+    """Return the clusters of several graphs, which are computed in parallel."""
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(partial(leiden, resolution=resolution, seed=seed), graphs))
 
 
 def _without_loops(graph: sparse.csr_array) -> sparse.csr_array:
@@ -258,7 +264,7 @@ def _without_loops(graph: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((np.concatenate([edges.data[plain], half, half]), (rows, columns)), shape=(total, total))
 
 
-def _by_size(labels: Labels) -> Labels:
+def by_size(labels: Labels) -> Labels:
     """Renumber clusters from the largest to the smallest; of two equal ones, that with the first node comes first."""
     _, first, codes, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     rank = np.empty(len(sizes), np.int64)
@@ -268,8 +274,12 @@ def _by_size(labels: Labels) -> Labels:
 
 def _groups(graph: sparse.csr_array, seed: int) -> Labels:
     """Return the group of each node: small clusters in a large graph, the node itself in others."""
-    n = graph.shape[0]
-    return np.arange(n) if n <= MAX_NODES else leiden(graph, n / GROUP_SIZE, seed)
+    groups = np.arange(graph.shape[0])
+    resolution = graph.shape[0] / GROUP_SIZE
+    while groups.max() >= MAX_NODES and resolution > LOWEST_RESOLUTION:
+        groups = leiden(_merged(graph, groups), resolution, seed, iterations=1)[groups]
+        resolution /= 4
+    return groups
 
 
 def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
@@ -282,12 +292,14 @@ def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
 
 def _perturbed(graph: sparse.csr_array, groups: Labels, seed: int) -> Iterator[sparse.csr_array]:
     """Yield graphs between groups in which every edge of the graph is multiplied by an exponential variable."""
-    upper = sparse.csr_array(sparse.triu(graph, 1))
+    count, upper = int(groups.max()) + 1, sparse.triu(sparse.csr_array(graph), 1, format="csr").tocoo()
+    ends = np.sort([groups[upper.row], groups[upper.col]], axis=0)
+    pairs, place = np.unique(ends[0] * count + ends[1], return_inverse=True)
     rng = np.random.default_rng(seed)
     for _ in range(N_PERTURBED):
-        half = upper.copy()
-        half.data = half.data * rng.exponential(size=len(half.data))
-        yield _merged(sparse.csr_array(half + half.T), groups)
+        weight = np.bincount(place, upper.data * rng.exponential(size=upper.nnz), len(pairs))
+        half = sparse.csr_array((weight, (pairs // count, pairs % count)), shape=(count, count))
+        yield sparse.csr_array(half + half.T)
 
 
 def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> tuple[list[_Partition], int]:
@@ -313,15 +325,17 @@ def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int)
     """Yield partitions from coarse to fine, until their clusters become small."""
     from sklearn.metrics import adjusted_mutual_info_score  # imports rich
 
-    resolution, found = LOWEST_RESOLUTION, False
+    components = connected_components(graph, directed=False)[0]
+    resolution, found = 1.0, False
+    while resolution > LOWEST_RESOLUTION and leiden(graph, resolution, seed).max() >= components:
+        resolution /= RESOLUTION_STEP
     while True:
-        labels = leiden(graph, resolution, seed)
+        labels, *others = _leiden_each([graph, *perturbed], resolution, seed)
         count = int(labels.max()) + 1
         small = count * SMALLEST_MEAN_SIZE > graph.shape[0]
         if small and found:
             return
         if count > 1 or small:
-            others = [leiden(other, resolution, seed) for other in perturbed]
             stability = float(np.mean([adjusted_mutual_info_score(labels, other) for other in others]))
             yield _Partition(resolution, labels, stability)
             found = True
@@ -338,7 +352,7 @@ def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed
     for i in range(middle - 1, -1, -1):
         finer = out[i + 1].labels
         shared = sparse.csr_array((np.ones(len(finer)), (finer, levels[i].labels))).toarray()
-        out[i] = _Partition(levels[i].resolution, _by_size(shared.argmax(axis=1)[finer]), levels[i].stability)
+        out[i] = _Partition(levels[i].resolution, by_size(shared.argmax(axis=1)[finer]), levels[i].stability)
     for i in range(middle + 1, len(levels)):
         coarser, edges = out[i - 1].labels, graph.tocoo()
         inside = coarser[edges.row] == coarser[edges.col]
@@ -387,7 +401,7 @@ def _merge_down(graph: sparse.csr_array, partition: _Partition, wanted: int) -> 
         between, volume = np.delete(np.delete(between, second, 0), second, 1), np.delete(volume, second)
         merged[merged == second] = first
         merged[merged > second] -= 1
-    return _by_size(merged[partition.labels])
+    return by_size(merged[partition.labels])
 
 
 def _agreement(labels: Labels, others: list[Labels], sizes: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -13,13 +13,13 @@ from asbc.builder import GraphBuilder
 from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
 from asbc.kernels.components import join_rows, piece_names
 from asbc.kernels.mst import tree_lengths
-from asbc.kernels.vote import class_weights
-from asbc.learn.duplicates import K_DIMENSION, Duplicates, find_duplicates
+from asbc.learn.duplicates import K_DIMENSION, Duplicates, scan_duplicates
 from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
-from asbc.learn.source import fit_source, open_rows, row_blocks
+from asbc.learn.source import Evidence, open_source, row_blocks
+from asbc.learn.vote import vote_of_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_nodes, read_graph_manifest
+from asbc.outofcore.folder import load_nodes
 from asbc.validation import as_vectors, normalize, seed_number, whole_number
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
@@ -130,51 +130,31 @@ class Description:
     def lines(self) -> list[tuple[str, str]]:
         """Return the report as pairs of a name and a text."""
         low, middle, high = self.dimension_quartiles
-        sizes = np.bincount(self.component)
-        clipped = self.at_smallest + self.at_largest
-        width = "" if self.d is None else f" x {self.d}"
-        overall = ""
+        largest = np.bincount(self.component).max() / self.n
+        clipped, hub = self.at_smallest + self.at_largest, self.hubs[0]
+        dimension = f"local median {middle:.1f} (quartiles {low:.1f} to {high:.1f}"
+        dimension += f"; {clipped:,} at the limits {SMALLEST:.0f} and {LARGEST:.0f})" if clipped else ")"
         if self.global_dimension is not None and self.global_interval is not None:
-            overall = (
-                f"; global {self.global_dimension:.1f} [{self.global_interval[0]:.1f}, {self.global_interval[1]:.1f}]"
-            )
-        lines = [
-            ("vectors", f"{self.n:,}{width}, {self.k} neighbours each by the {self.metric} metric"),
-            (
-                "dimension",
-                f"local median {middle:.1f} (quartiles {low:.1f} to {high:.1f}"
-                + (f"; {clipped:,} at the limits {SMALLEST:.0f} and {LARGEST:.0f})" if clipped else ")")
-                + overall,
-            ),
-        ]
+            dimension += "; global {:.1f} [{:.1f}, {:.1f}]".format(self.global_dimension, *self.global_interval)
+        hubness = f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are no node's neighbour, node {hub} is a "
+        groups = f"{len(self.duplicates.groups):,} groups, {len(self.duplicates.redundant):,} redundant nodes"
+        width = "" if self.d is None else f" x {self.d}"
+        lines = {
+            "vectors": f"{self.n:,}{width}, {self.k} neighbours each by the {self.metric} metric",
+            "dimension": dimension,
+        }
         if self.effective_rank is not None:
-            lines.append(("effective rank", f"{self.effective_rank:.1f} of {min(self.n, self.d or self.n):,}"))
-        lines += [
-            (
-                "hubness",
-                f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are no node's neighbour, node "
-                f"{self.hubs[0]} is a neighbour of {self.occurrence[self.hubs[0]]:,}",
-            ),
-            ("components", f"{self.components:,}, the largest has {sizes.max() / self.n:.1%} of the nodes"),
-            (
-                "duplicates",
-                f"{len(self.duplicates.groups):,} groups, {len(self.duplicates.redundant):,} redundant nodes "
-                f"(threshold {self.duplicates.threshold:.2g})",
-            ),
-            (
-                "outliers",
-                f"{len(self.outliers):,} (score above {self.outlier_threshold:.2f})",
-            ),
-        ]
+            lines["effective rank"] = f"{self.effective_rank:.1f} of {min(self.n, self.d or self.n):,}"
+        lines |= {
+            "hubness": f"{hubness}neighbour of {self.occurrence[hub]:,}",
+            "components": f"{self.components:,}, the largest has {largest:.1%} of the nodes",
+            "duplicates": f"{groups} (threshold {self.duplicates.threshold:.2g})",
+            "outliers": f"{len(self.outliers):,} (score above {self.outlier_threshold:.2f})",
+        }
         if self.loo_accuracy is not None and self.loo_interval is not None:
-            lines.append(
-                (
-                    "neighbours' vote",
-                    f"{self.loo_accuracy:.1%} right [{self.loo_interval[0]:.1%}, {self.loo_interval[1]:.1%}] of "
-                    f"{self.n_labeled:,} labels, {self.n_classes:,} classes",
-                )
-            )
-        return lines
+            share = "{:.1%} right [{:.1%}, {:.1%}]".format(self.loo_accuracy, *self.loo_interval)
+            lines["neighbours' vote"] = f"{share} of {self.n_labeled:,} labels, {self.n_classes:,} classes"
+        return list(lines.items())
 
     def __repr__(self) -> str:
         return "\n".join(f"{name + ':':17s} {text}" for name, text in self.lines())
@@ -223,23 +203,16 @@ def describe(
     >>> print(str(found).splitlines()[0])
     vectors:          200 x 5, 30 neighbours each by the euclidean metric
     """
-    source, index = fit_source(source, "nnk", metric)
-    labels = align_rows(labels, index, "labels")
-    neighbors, weights = open_rows(source)
-    metric = source.metric if isinstance(source, GraphBuilder) else read_graph_manifest(source)["builder"]["metric"]
-    n = neighbors.n
+    rows = open_source(source, "nnk", metric, vectors)
+    neighbors, vectors, metric, n = rows.neighbors, rows.vectors, rows.metric or "cosine", rows.neighbors.n
+    labels = align_rows(labels, rows.index, "labels")
     codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
-    if vectors is None and isinstance(source, GraphBuilder):
-        vectors = source.vectors_
-    if vectors is not None and (np.ndim(vectors) != 2 or np.shape(vectors)[0] != n):
-        raise ValueError(f"vectors must have one row per node, shape ({n}, d); got shape {np.shape(vectors)}.")
 
     scale = np.empty(n)
     levina = np.empty(n)
     occurrence = np.zeros(n, dtype=np.int64)
     parent = np.arange(n, dtype=np.int64)
-    hits = np.zeros(n, dtype=bool)
-    for block in row_blocks(neighbors, weights):
+    for block in row_blocks(rows):
         nodes = block.nodes
         scale[nodes] = block.distances[:, -1]
         levina[nodes] = levina_bickel(
@@ -247,15 +220,13 @@ def describe(
         )
         occurrence += np.bincount(block.indices.ravel(), minlength=n)
         join_rows(parent, nodes.start, block.indices, block.weights)
-        if codes is not None:
-            hits[nodes] = class_weights(block.indices, block.weights, codes, codes[nodes])[2] == codes[nodes]
     component = piece_names(parent)
-    score = _outlier_scores(neighbors, weights, scale)
+    score = _outlier_scores(rows, scale)
     threshold = _fence(score)
     remote = np.flatnonzero(score > threshold)
-    local = _local_dimension(source, levina)
+    local = _local_dimension(rows.source, levina)
     spread = occurrence.std()
-    labeled = None if codes is None else hits[codes >= 0]
+    labeled = None if codes is None else (vote_of_rows(rows, codes) == codes)[codes >= 0]
     overall, interval = (None, None) if vectors is None else global_dimension(vectors, metric=metric)
     return Description(
         n=n,
@@ -275,13 +246,13 @@ def describe(
         hubs=np.argsort(-occurrence, kind="stable")[:HUBS],
         components=len(np.unique(component)),
         component=component,
-        duplicates=find_duplicates(source),
+        duplicates=scan_duplicates(rows),
         outlier_score=score,
         outlier_threshold=threshold,
         outliers=remote[np.argsort(-score[remote], kind="stable")],
         scale=scale,
         loo_accuracy=None if labeled is None else float(labeled.mean()),
-        loo_interval=None if labeled is None else wilson_interval(int(labeled.sum()), len(labeled)),
+        loo_interval=None if labeled is None else wilson_interval(labeled.sum(), len(labeled)),
         n_labeled=0 if labeled is None else len(labeled),
         n_classes=0 if codes is None else int(codes.max()) + 1,
     )
@@ -373,9 +344,9 @@ def _local_dimension(source: Any, levina: NDArray[np.float64]) -> NDArray[np.flo
     return np.array(load_nodes(source, verify=True).get("dimension", levina))
 
 
-def _outlier_scores(neighbors: Neighbors, weights, scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    score = np.empty(neighbors.n)
-    for block in row_blocks(neighbors, weights):
+def _outlier_scores(rows: Evidence, scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    score = np.empty(len(scale))
+    for block in row_blocks(rows):
         around = np.median(scale[block.indices], axis=1)
         own = scale[block.nodes]
         # Among copies only the score is 1; next to them it is infinite.

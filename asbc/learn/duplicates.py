@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from asbc.dimension import levina_bickel
 from asbc.kernels.components import join_edges, piece_names
-from asbc.learn.source import Source, fit_source, open_rows, row_blocks
+from asbc.learn.source import Evidence, Source, open_source, row_blocks
 from asbc.neighbors.types import Neighbors
 
 # The default threshold. It selects 2% of 3,000 sentence embeddings and 0.1% of 1,797 images of digits, all with the
@@ -42,7 +42,7 @@ class Duplicates:
         Number of nodes.
     nearest : (n,) float64
         The smallest ratio of each node to any of its neighbours.
-    rows : (Neighbors, (n, k) array)
+    rows : Evidence
         The rows that were scanned, so that another threshold needs no new search.
 
     See Also
@@ -65,7 +65,7 @@ class Duplicates:
     threshold: float
     n: int
     nearest: NDArray[np.float64] = field(repr=False)
-    rows: tuple[Neighbors, NDArray[np.float64]] = field(repr=False)
+    rows: Evidence = field(repr=False)
 
     @property
     def redundant(self) -> NDArray[np.int64]:
@@ -86,7 +86,7 @@ class Duplicates:
         """
         threshold = _check_threshold(threshold)
         if threshold > self.threshold:
-            return _scan(*self.rows, threshold)
+            return scan_duplicates(self.rows, threshold)
         last = int(np.searchsorted(self.ratio, threshold, side="right"))
         return _grouped(self.pairs[:last], self.ratio[:last], threshold, self.nearest, self.rows)
 
@@ -97,7 +97,7 @@ class Duplicates:
     def __repr__(self) -> str:
         exact = int((self.ratio == 0).sum())
         lines = [
-            f"Duplicates: {len(self.groups):,} groups at threshold {self.threshold:g}, "
+            f"Duplicates: {len(self.groups):,} groups at threshold {self.threshold:g}, {self.rows.metric} metric, "
             f"{len(self.redundant):,} of {self.n:,} nodes are redundant; {exact:,} of {len(self.pairs):,} pairs exact"
         ]
         for group in sorted(self.groups, key=len, reverse=True)[:5]:
@@ -147,22 +147,8 @@ def find_duplicates(source: Source, threshold: float | None = None, *, metric: s
     >>> found.at(0).groups
     [array([ 3, 40])]
     """
-    neighbors, weights = open_rows(fit_source(source, "nnk", metric)[0])
-    if threshold is None:
-        return _scan(neighbors, weights, default_threshold(neighbors, weights))
-    return _scan(neighbors, weights, _check_threshold(threshold))
-
-
-def default_threshold(neighbors: Neighbors, weights: NDArray[np.float64]) -> float:
-    """Return the ratio below which ordinary neighbours are rare; see :func:`find_duplicates`."""
-    k = min(K_DIMENSION, neighbors.k)
-    if k < 2:
-        return 0.0
-    parts = [
-        levina_bickel(Neighbors(block.indices, block.distances, block.nodes.start), k)
-        for block in row_blocks(neighbors, weights)
-    ]
-    return min(MAX_DEFAULT, CHANCE_SHARE ** (1 / float(np.median(np.concatenate(parts)))))
+    rows = open_source(source, "nnk", metric)
+    return scan_duplicates(rows, _check_threshold(threshold) if threshold is not None else None)
 
 
 def _check_threshold(threshold: Any) -> float:
@@ -174,15 +160,20 @@ def _check_threshold(threshold: Any) -> float:
     return float(threshold)
 
 
-def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) -> Duplicates:
-    """Collect the pairs within the threshold from all rows, and group them."""
-    n = neighbors.n
-    scale = np.empty(n)
-    for block in row_blocks(neighbors, weights):
+def scan_duplicates(rows: Evidence, threshold: float | None = None) -> Duplicates:
+    """Collect the pairs within the threshold, or the default one, from all rows, and group them."""
+    n, k = rows.neighbors.n, min(K_DIMENSION, rows.neighbors.k)
+    scale, dimension = np.empty(n), np.ones(n)
+    for block in row_blocks(rows):
         scale[block.nodes] = block.distances.max(axis=1)
+        if threshold is None and k > 1:
+            around = Neighbors(block.indices, block.distances, block.nodes.start)
+            dimension[block.nodes] = levina_bickel(around, k)
+    if threshold is None:
+        threshold = min(MAX_DEFAULT, CHANCE_SHARE ** (1 / float(np.median(dimension)))) if k > 1 else 0.0
     nearest = np.empty(n)
     keys, ratios = [], []
-    for block in row_blocks(neighbors, weights):
+    for block in row_blocks(rows):
         nodes = np.arange(block.nodes.start, block.nodes.stop)[:, None]
         smaller = np.minimum(scale[nodes], scale[block.indices])
         # Exact copies have ratio 0 even where all neighbours are copies and the scale is 0.
@@ -197,7 +188,7 @@ def _scan(neighbors: Neighbors, weights: NDArray[np.float64], threshold: float) 
     ratio = np.concatenate(ratios)[first]
     order = np.argsort(ratio, kind="stable")
     pairs = np.stack([key // n, key % n], axis=1)[order]
-    return _grouped(pairs, ratio[order], threshold, nearest, (neighbors, weights))
+    return _grouped(pairs, ratio[order], threshold, nearest, rows)
 
 
 def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:

@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse, stats
 
-from asbc.builder import GraphBuilder
 from asbc.extras import needed
-from asbc.kernels.vote import class_weights
 from asbc.learn.corrections import apply_corrections, read_corrections
-from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
+from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.ridge import LeaveOneOutRidge
-from asbc.learn.source import BLOCK_NODES, Source, fit_source, open_rows, row_blocks
-from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import read_graph_manifest
+from asbc.learn.source import BLOCK_NODES, Evidence, Source, open_source, row_blocks
+from asbc.learn.vote import vote_of_rows
 from asbc.validation import whole_number
 
 if TYPE_CHECKING:
@@ -44,25 +41,6 @@ class Estimate(NamedTuple):
     def words(self) -> str:
         """Return it as words."""
         return f"about {self.number:,} are wrong [{self.low:,}, {self.high:,}]"
-
-
-class Evidence(NamedTuple):
-    """What labels are judged by.
-
-    Attributes
-    ----------
-    neighbors : Neighbors
-    weights : (n, k) array
-        Rows of sum 1.
-    vectors : (n, d) array or None
-    unit : bool
-        Whether to scale the vectors to unit length.
-    """
-
-    neighbors: Neighbors
-    weights: NDArray[np.float64]
-    vectors: NDArray[Any] | None = None
-    unit: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,12 +110,10 @@ class LabelIssues:
         clearest = self.order[np.argsort(-self.support[self.order], kind="stable")]
         half = max(1, len(clearest) // 2)
         doubtful = self.doubtful[clearest]
-        quarters = [
-            wilson_interval(int(part.sum()), len(part)) for part in np.array_split(doubtful[:half], 2) if len(part)
-        ]
+        quarters = [wilson_interval(part.sum(), len(part)) for part in np.array_split(doubtful[:half], 2) if len(part)]
         if len(quarters) == 2 and quarters[0][1] < quarters[1][0]:
             return None
-        shares = (doubtful[:half].mean(), *_share_interval(doubtful[:half]))
+        shares = (doubtful[:half].mean(), *wilson_interval(doubtful[:half].sum(), half))
         return Estimate(*(round(len(clearest) * share) for share in shares))
 
     @property
@@ -146,8 +122,7 @@ class LabelIssues:
 
         They are the doubtful ones; with an :attr:`estimate`, at most as many as its upper end.
         """
-        doubtful = self.order[: int(self.doubtful.sum())]
-        return doubtful if self.estimate is None else doubtful[: self.estimate.high]
+        return self.suspects if self.estimate is None else self.suspects[: self.estimate.high]
 
     def apply(self, corrections: str | os.PathLike | pd.DataFrame) -> Any:
         """Return the labels after corrections, as the page of ``asbc-explore`` exports them.
@@ -215,6 +190,11 @@ class LabelIssues:
         return pd.concat(records, ignore_index=True)
 
     @property
+    def suspects(self) -> NDArray[np.int64]:
+        """(m,) int64: the nodes with a doubtful label, the most suspicious first."""
+        return self.order[: int(self.doubtful.sum())]
+
+    @property
     def doubtful(self) -> NDArray[np.bool_]:
         """(n,) bool: labelled nodes for which another class has more support than their own."""
         return self.suspicion > 0.5  # False for NaN
@@ -255,14 +235,14 @@ class LabelIssues:
     def __repr__(self) -> str:
         n, labeled, guess = len(self.suspicion), len(self.order), self.estimate
         lines = [
-            f"LabelIssues: {int(self.doubtful.sum()):,} of {labeled:,} labels are doubtful"
+            f"LabelIssues: {len(self.suspects):,} of {labeled:,} labels are doubtful, {self.evidence.metric} metric"
             + (f" ({n - labeled:,} more nodes are unlabelled)" if labeled < n else "")
             + f"; {UNKNOWN_NUMBER if guess is None else guess.words()}"
         ]
         lines += [
             f"  node {i}: {self.given[i]!s} -> {self.suggested[i]!s}, "
             f"suspicion {self.suspicion[i]:.3f}, support {self.support[i]:.3f}"
-            for i in self.order[: min(5, int(self.doubtful.sum()))]
+            for i in self.suspects[:5]
         ]
         return "\n".join(lines)
 
@@ -309,32 +289,18 @@ def find_label_issues(
     >>> labels = np.repeat(["cat", "dog"], 50)
     >>> labels[7] = "dog"
     >>> asbc.find_label_issues(asbc.GraphBuilder("gaussian", metric="euclidean").fit(X), labels)
-    LabelIssues: 1 of 100 labels are doubtful; about 2 are wrong [0, 10]
+    LabelIssues: 1 of 100 labels are doubtful, euclidean metric; about 2 are wrong [0, 10]
       node 7: dog -> cat, suspicion 1.000, support 1.000
     """
-    source, index = fit_source(source, "blend", metric)
-    unit = False
-    if isinstance(source, GraphBuilder):
-        vectors = getattr(source, "vectors_", None)
-    elif vectors is not None:
-        unit = read_graph_manifest(source)["builder"]["metric"] == "cosine"
-    neighbors, weights = open_rows(source)
-    if vectors is not None and (np.ndim(vectors) != 2 or len(vectors) != neighbors.n):  # type: ignore[arg-type]
-        raise ValueError(
-            f"vectors must have one row per node, shape ({neighbors.n}, d); got shape {np.shape(vectors)}."
-        )
-    evidence = Evidence(neighbors, weights, vectors, unit)  # type: ignore[arg-type]
-    return judge_labels(evidence, align_rows(labels, index, "labels"), index)
+    evidence = open_source(source, "blend", metric, vectors)
+    return judge_labels(evidence, align_rows(labels, evidence.index, "labels"))
 
 
-def judge_labels(evidence: Evidence, labels: ArrayLike, index: Any = None) -> LabelIssues:
+def judge_labels(evidence: Evidence, labels: ArrayLike) -> LabelIssues:
     """Return what :func:`find_label_issues` does, from evidence that is checked already."""
-    neighbors, weights = evidence.neighbors, evidence.weights
-    n = neighbors.n
+    n = evidence.neighbors.n
     codes, classes = encode_partial(labels, n)  # type: ignore[arg-type]
-    voted = np.empty(n, dtype=np.int64)
-    for block in row_blocks(neighbors, weights):
-        voted[block.nodes] = class_weights(block.indices, block.weights, codes, codes[block.nodes])[2]
+    voted = vote_of_rows(evidence, codes)
     size = max(1, min(BLOCK_NODES, MAX_BLOCK_VALUES // len(classes)))
     ridge, share = None, 1.0
     if evidence.vectors is not None:
@@ -343,8 +309,8 @@ def judge_labels(evidence: Evidence, labels: ArrayLike, index: Any = None) -> La
 
     own, other, support = np.zeros((3, n))
     winner = np.empty(n, dtype=np.int64)
-    supporters = np.empty((n, min(SUPPORTERS, neighbors.k)), dtype=np.int64)
-    for block in row_blocks(neighbors, weights, size):
+    supporters = np.empty((n, min(SUPPORTERS, evidence.neighbors.k)), dtype=np.int64)
+    for block in row_blocks(evidence, size):
         nodes = block.nodes
         scores = share * _weight_per_class(block.indices, block.weights, codes, len(classes))
         if ridge is not None:
@@ -369,7 +335,7 @@ def judge_labels(evidence: Evidence, labels: ArrayLike, index: Any = None) -> La
         order=judged[np.argsort(-suspicion[judged], kind="stable")],
         given=decode_partial(codes, classes),
         evidence=evidence,
-        index=index,
+        index=evidence.index,
     )
 
 
@@ -418,7 +384,7 @@ def _near_classes(evidence: Evidence, codes: NDArray[np.int64], count: int) -> N
     near = sparse.csr_array((count, count))
     labeled = np.flatnonzero(codes >= 0)
     of_class = sparse.csr_array((np.ones(len(labeled)), (labeled, codes[labeled])), (len(codes), count))
-    for block in row_blocks(evidence.neighbors, evidence.weights):
+    for block in row_blocks(evidence):
         m, k = block.indices.shape
         rows = sparse.csr_array(
             (block.weights.ravel(), block.indices.ravel(), np.arange(0, m * k + 1, k)), (m, len(codes))
@@ -463,75 +429,6 @@ def _leaders(scores: NDArray[np.float64], own: NDArray[np.int64]) -> tuple[NDArr
     return mine, other, np.where(other > mine, best, own)
 
 
-@dataclass(frozen=True)
-class ClassReport:
-    """Accuracy of the neighbours' vote per class, and confused pairs; the result of :func:`judge_classes`.
-
-    Attributes
-    ----------
-    classes : (c,) array
-        The labels, sorted.
-    size, right : (c,) int64
-        Nodes of each class, and how many of them the vote predicts correctly.
-    low, high : (c,) float64
-        Wilson's 95% interval of the accuracy.
-    pairs : (p, 2) int64
-        Pairs of class codes with nodes of one that are predicted as the other; the most confused first.
-    there, back : (p,) int64
-        Nodes of the first class of a pair that are predicted as the second, and the reverse.
-    """
-
-    classes: NDArray[Any]
-    size: NDArray[np.int64]
-    right: NDArray[np.int64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    pairs: NDArray[np.int64]
-    there: NDArray[np.int64]
-    back: NDArray[np.int64]
-
-    @property
-    def accuracy(self) -> NDArray[np.float64]:
-        """(c,) float64: the share of each class that the vote predicts correctly."""
-        return self.right / self.size
-
-
-def judge_classes(issues: LabelIssues) -> ClassReport:
-    """Return the accuracy of the neighbours' vote per class, and the pairs of classes that it confuses.
-
-    A node whose neighbours are all unlabelled counts as wrong, and as confused with no class.
-    """
-    given, classes = encode_partial(issues.given)
-    c = len(classes)
-    labeled = np.flatnonzero(given >= 0)
-    own = given[labeled]
-    voted = ~is_unlabeled(issues.voted)[labeled]
-    predicted = np.zeros(len(labeled), dtype=np.int64)
-    # Votes are labels that were given to some node, so each has a code.
-    predicted[voted] = np.searchsorted(classes, np.asarray(issues.voted[labeled][voted], dtype=classes.dtype))
-    size = np.bincount(own, minlength=c)
-    right = np.bincount(own[voted & (predicted == own)], minlength=c)
-    bounds = np.array([wilson_interval(int(r), int(s)) for r, s in zip(right, size, strict=True)])
-    wrong = voted & (predicted != own)
-    key, count = np.unique(own[wrong] * c + predicted[wrong], return_counts=True)
-    first, second = np.minimum(key // c, key % c), np.maximum(key // c, key % c)
-    pair, place = np.unique(first * c + second, return_inverse=True)
-    forward = key // c < key % c
-    there = np.bincount(place[forward], count[forward], len(pair)).astype(np.int64)
-    back = np.bincount(place[~forward], count[~forward], len(pair)).astype(np.int64)
-    order = np.argsort(-(there + back), kind="stable")
-    pairs = np.stack([pair // c, pair % c], axis=1)[order]
-    return ClassReport(classes, size, right, bounds[:, 0], bounds[:, 1], pairs, there[order], back[order])
-
-
-def _share_interval(flags: NDArray[np.bool_]) -> tuple[float, float]:
-    return wilson_interval(int(flags.sum()), len(flags))
-
-
-def wilson_interval(right: int, of: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Return Wilson's interval of a proportion, which stays within 0 and 1; z = 1.96 is 95%."""
-    share = right / of
-    center = (share + z * z / (2 * of)) / (1 + z * z / of)
-    half = z * np.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    # The share itself is always inside, despite rounding where all or none are right.
-    return float(max(0.0, min(share, center - half))), float(min(1.0, max(share, center + half)))
+def wilson_interval(right: int, of: int) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a proportion, which stays within 0 and 1."""
+    return tuple(stats.binomtest(int(right), int(of)).proportion_ci(method="wilson"))

@@ -13,11 +13,12 @@ from asbc.validation import class_numbers, plain_array, row_index, whole_number
 
 
 def encode_labels(
-    labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None
+    labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Encode labels as class codes from 0; return the codes (n,) and the sorted classes (c,).
 
-    Labels are integers, strings or booleans, one per node; `n` is their required number.
+    Labels are integers, strings or booleans, one per node; `n` is their required number, `name` the argument's name in
+    error messages.
 
     Examples
     --------
@@ -26,23 +27,23 @@ def encode_labels(
     (array([1, 0, 1]), array(['cat', 'dog'], dtype='<U3'))
     """
     if labels is None:
-        raise ValueError("labels is None; pass one label per node")
-    array = np.asarray(plain_array(labels, "labels"))
+        raise ValueError(f"{name} is None; pass one label per node.")
+    array = np.asarray(plain_array(labels, name))
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"labels must be one label per node, shape (n,); got shape {array.shape}")
+        raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
     if n is not None and len(array) != n:
-        raise ValueError(f"labels must have one entry per node: expected {n}, got {len(array)}")
+        raise ValueError(f"{name} must have one entry per node: expected {n}, got {len(array)}.")
     if array.dtype.kind == "O":
         odd = {type(v).__name__ for v in array} - {"str", "str_"}
         if odd:
-            raise ValueError(f"labels of dtype object must all be strings; got also {', '.join(sorted(odd))}")
+            raise ValueError(f"{name} of dtype object must all be strings; got also {', '.join(sorted(odd))}.")
         array = array.astype(str)
     if array.dtype.kind == "f":
         if not np.isfinite(array).all() or (array != np.floor(array)).any():
-            raise ValueError("labels of a float dtype must be whole and finite; got fractions, NaN or infinities")
+            raise ValueError(f"{name} of a float dtype must be whole and finite; got fractions, NaN or infinities.")
         array = array.astype(np.int64)
     if array.dtype.kind not in "biuUS":
-        raise ValueError(f"labels must be integers, strings or booleans; got dtype {array.dtype}")
+        raise ValueError(f"{name} must be integers, strings or booleans; got dtype {array.dtype}.")
     classes, codes = np.unique(array, return_inverse=True)
     return codes.reshape(-1).astype(np.int64), classes
 
@@ -110,12 +111,8 @@ def encode_partial(
         if len(kinds) > 1:
             raise ValueError(f"{name} must be of one kind; got {' and '.join(sorted(kinds))}.")
         known = np.array(known.tolist())
-    try:
-        numbers, classes = encode_labels(known)
-    except ValueError as error:
-        raise ValueError(str(error).replace("labels", name, 1) + ".") from None
     codes = np.full(len(array), -1, dtype=np.int64)
-    codes[~unlabeled] = numbers
+    codes[~unlabeled], classes = encode_labels(known, name=name)
     return codes, classes
 
 

@@ -23,6 +23,7 @@ from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE, levina_bickel
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import encode_partial
+from asbc.learn.source import limit_candidates
 from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
 
@@ -98,21 +99,27 @@ class GraphProbe(Callback):
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, float]:
         """Embed the data and return the figures, the same in every process."""
         rank, world = trainer.global_rank, trainer.world_size
-        rows, features, labels = [], [], []
+        parts: list[Any] = []  # row numbers, features and labels of every batch
         with _evaluation_mode(module), torch.random.fork_rng(devices=[]), torch.no_grad():
             for at, batch in _share(self.loader, rank, world):
                 batch = trainer.strategy.batch_to_device(batch, module.device)
                 with trainer.precision_plugin.forward_context():
                     part, named = self._embed(module, batch)
-                rows.append(at + np.arange(len(part)) * (world if _is_indexed(self.loader) else 1))
-                features.append(part.detach().float().flatten(1))
-                if named is not None:
-                    labels.append(torch.as_tensor(named, device=part.device).reshape(-1))
-        parts = [torch.cat(features) if features else None, torch.cat(labels) if labels else None]
-        X, y, order = _gathered(trainer, module, parts, rows)
-        found: dict[str, float] = {}
+                rows = at + np.arange(len(part)) * (world if _is_indexed(self.loader) else 1)
+                labels = [] if named is None else torch.as_tensor(named).reshape(-1).cpu().numpy()
+                parts.append((rows, part.detach().float().flatten(1).cpu().numpy(), labels))
+        if world > 1:  # shares may differ in size, so they are sent as objects
+            shares: list[Any] = [None] * world
+            torch.distributed.all_gather_object(shares, parts)
+            parts = [part for share in shares for part in share]
+        if not parts:
+            raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
+        order, X, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if len(y) not in (0, len(X)):
+            raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
+        order, found = np.argsort(order, kind="stable"), {}
         if trainer.is_global_zero:
-            found = self._figures(X[order], None if y is None else y[order])
+            found = self._figures(X[order], y[order] if len(y) else None)
         return trainer.strategy.broadcast(found, src=0)
 
     def _embed(self, module: LightningModule, batch: Any) -> tuple[Tensor, Any]:
@@ -135,9 +142,8 @@ class GraphProbe(Callback):
         if alive.sum() < MIN_ROWS:
             return dict.fromkeys(names, float("nan"))
         X = X[alive]
-        builder = GraphBuilder(metric="cosine") if self.builder is None else clone(self.builder)
-        builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), len(X) - 1)))
-        builder.fit(X)
+        builder = GraphBuilder() if self.builder is None else clone(self.builder)
+        limit_candidates(builder, len(X)).fit(X)
         local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
         values = [float(np.median(local)), global_rank(X)]
         if y is not None:
@@ -184,25 +190,3 @@ def _share(loader: Any, rank: int, world: int) -> Iterator[tuple[int, Any]]:
     )
     for number, batch in enumerate(batches):
         yield rank + number * size * world, batch
-
-
-def _gathered(trainer: Trainer, module: LightningModule, parts, rows):
-    """Return features, labels and the order of the rows, of all processes."""
-    mine = torch.as_tensor(np.concatenate(rows) if rows else np.empty(0, np.int64), device=module.device)
-    if trainer.world_size == 1:
-        shares = [(parts, mine)]
-    else:
-        # Shares may differ in size, so they are sent as objects.
-        host = ([None if part is None else part.cpu() for part in parts], mine.cpu())
-        shares = [None] * trainer.world_size  # type: ignore[list-item]
-        torch.distributed.all_gather_object(shares, host)
-    features = [share[0][0] for share in shares if share[0][0] is not None]
-    if not features:
-        raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
-    labels = [share[0][1] for share in shares if share[0][1] is not None]
-    X = torch.cat(features).cpu().numpy()
-    y = torch.cat(labels).cpu().numpy() if labels else None
-    if y is not None and len(y) != len(X):
-        raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
-    order = np.argsort(torch.cat([share[1] for share in shares]).cpu().numpy(), kind="stable")
-    return X, y, order

@@ -124,9 +124,10 @@ def propagate(
     array([0, 0, 1, 1])
     """
     graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
-    P, change = transition(graph, shown), _last_change(alpha, tol)
+    P = transition(graph, shown)
+    change = tol / max(1.0, alpha / (1.0 - alpha))  # per round, below which no score is farther than tol from its limit
     if tol > 0 and _symmetric(graph):
-        found = _iterate(P, codes, shown, c, alpha, max_rounds, change, _degree(graph))
+        found = _iterate(P, codes, shown, c, alpha, max_rounds, change, np.asarray(graph.sum(axis=1), np.float64))
         if found.converged and not _too_small(graph, shown, found.scores, tol):
             return found
     return _iterate(P, codes, shown, c, alpha, max_rounds, change)
@@ -156,15 +157,6 @@ def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
     return graph, codes, shown, c, max_rounds
 
 
-def _degree(graph: sp.csr_array) -> NDArray[np.float64]:
-    return np.asarray(graph.sum(axis=1), np.float64).reshape(-1)
-
-
-def _last_change(alpha: float, tol: float) -> float:
-    """Return the change per round below which scores are at most `tol` from their limit."""
-    return tol / max(1.0, alpha / (1.0 - alpha))
-
-
 def _symmetric(graph: sp.csr_array) -> bool:
     other = graph.T.tocsr()
     return all(np.array_equal(getattr(graph, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
@@ -173,13 +165,10 @@ def _symmetric(graph: sp.csr_array) -> bool:
 def _too_small(graph: sp.csr_array, shown: NDArray[np.bool_], scores: NDArray[np.float64], tol: float) -> bool:
     """Return whether a node that a label reaches has scores as small as the error."""
     weak = scores.max(axis=1) < 100 * tol
-    return bool(weak.any() and _reached(graph, shown)[weak].any())
-
-
-def _reached(graph: sp.csr_array, shown: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which nodes are connected to a label, (n,) bool."""
+    if not weak.any():
+        return False
     member = connected_components(graph, directed=False)[1]
-    return np.isin(member, member[shown])
+    return bool(np.isin(member[weak], member[shown]).any())
 
 
 def _iterate(P, codes, shown, c, alpha, max_rounds, wanted, degree=None) -> Propagation:

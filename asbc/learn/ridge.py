@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 
 from asbc.learn.source import BLOCK_NODES
 
@@ -52,12 +52,12 @@ class LeaveOneOutRidge:
             product += X.T @ X
             target += sparse.csr_array((np.ones(len(own)), (own, np.arange(len(own)))), (count, len(own))) @ X
         penalty = PENALTY * np.trace(product) / min(n, d) or 1.0
-        inverse = np.linalg.inv(product + penalty * np.eye(d))
-        self.coefficients = inverse @ target.T
+        factor = linalg.cholesky(product + penalty * np.eye(d), lower=True)
+        self.coefficients = linalg.cho_solve((factor, True), target.T)
         self.leverage = np.empty(len(codes))
         for nodes in blocks:
-            X = self._read(nodes) - self.mean
-            self.leverage[nodes] = 1.0 / n + np.einsum("ij,ij->i", X @ inverse, X)
+            X = linalg.solve_triangular(factor, (self._read(nodes) - self.mean).T, lower=True)
+            self.leverage[nodes] = 1.0 / n + np.einsum("ji,ji->i", X, X)
 
     def _read(self, nodes: slice) -> NDArray[np.float64]:
         X = np.asarray(self.vectors[nodes], dtype=np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_graph, load_rows
+from asbc.outofcore.folder import load_graph, load_rows, read_graph_manifest
 from asbc.validation import as_vectors, row_index
 
 # Nodes whose rows are read together: 47 MB of indices, distances and weights at k = 30.
@@ -48,44 +48,69 @@ def limit_candidates(builder: GraphBuilder, n: int) -> GraphBuilder:
     return builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), n - 1)))
 
 
-def fit_source(source: Any, weights: str, metric: str | None) -> tuple[Any, Any]:
-    """Fit a builder if `source` are vectors; return the builder or path, and the pandas index of the rows, if any."""
-    if isinstance(source, GraphBuilder | str | os.PathLike):
-        if metric is not None:
-            raise ValueError("metric applies to vectors; the source is a graph, which has its own.")
-        return source, getattr(source, "index_", None)
-    index, vectors = row_index(source), as_vectors(source, "source")
-    builder = GraphBuilder(weights, metric="cosine" if metric is None else metric)
-    return limit_candidates(builder, len(vectors)).fit(vectors), index
+class Evidence(NamedTuple):
+    """The rows of all nodes, and what else is known of them.
+
+    Attributes
+    ----------
+    neighbors : Neighbors
+        Those of a folder stay on disk.
+    weights : (n, k) array
+        Rows of sum 1.
+    vectors : (n, d) array or None
+    metric : str or None
+    unit : bool
+        Whether the vectors still have to be scaled to unit length.
+    index : pandas.Index or None
+        Of the vectors.
+    source : fitted GraphBuilder, path of a graph folder, or None
+    """
+
+    neighbors: Neighbors
+    weights: NDArray[np.float64]
+    vectors: NDArray[Any] | None = None
+    metric: str | None = None
+    unit: bool = False
+    index: Any = None
+    source: Any = None
 
 
-def open_rows(source: Any) -> tuple[Neighbors, NDArray[np.float64]]:
-    """Return neighbours and normalised weights (n, k) of all nodes; those of a folder stay on disk.
+def open_source(source: Source, weights: str, metric: str | None = None, vectors: Any = None) -> Evidence:
+    """Open the rows of a fitted builder or a graph folder, or fit a builder to vectors.
 
     Parameters
     ----------
-    source : fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
+    source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
         The files of a folder are compared with their checksums.
+    weights, metric : str
+        Of the builder that is fitted to vectors. Without a metric, it is cosine; a graph has its own.
+    vectors : (n, d) array or None, default=None
+        The vectors of a graph folder, which does not hold them.
     """
-    if isinstance(source, GraphBuilder):
-        if not hasattr(source, "neighbors_"):
-            raise NotFittedError("source is a GraphBuilder that is not fitted yet; call its fit(X) first.")
-        neighbors, weights = source.neighbors_, source.weights_
-    elif isinstance(source, str | os.PathLike):
-        neighbors, weights = load_rows(source, verify=True)
+    index = getattr(source, "index_", None)
+    if not isinstance(source, GraphBuilder | str | os.PathLike):
+        index, array = row_index(source), as_vectors(source, "source")
+        builder = GraphBuilder(weights, metric="cosine" if metric is None else metric)
+        source = limit_candidates(builder, len(array)).fit(array)
+    elif metric is not None:
+        raise ValueError("metric applies to vectors; the source is a graph, which has its own.")
+    if not isinstance(source, GraphBuilder):
+        neighbors, values = load_rows(source, verify=True)
+        metric = read_graph_manifest(source)["builder"]["metric"]
+    elif not hasattr(source, "neighbors_"):
+        raise NotFittedError("source is a GraphBuilder that is not fitted yet; call its fit(X) first.")
     else:
-        raise TypeError(
-            f"source must be a fitted asbc.GraphBuilder or the path of a graph folder; got {type(source).__name__}."
-        )
-    if neighbors.indices.shape != weights.shape or neighbors.indices.shape != neighbors.distances.shape:
+        neighbors, values, metric = source.neighbors_, source.weights_, source.metric
+    if vectors is not None and (np.ndim(vectors) != 2 or np.shape(vectors)[0] != neighbors.n):
         raise ValueError(
-            "source must have indices, distances and weights of one shape (n, k); got "
-            f"{neighbors.indices.shape}, {neighbors.distances.shape} and {weights.shape}."
+            f"vectors must have one row per node, shape ({neighbors.n}, d); got shape {np.shape(vectors)}."
         )
-    return neighbors, weights
+    if isinstance(source, GraphBuilder):
+        return Evidence(neighbors, values, source.vectors_, metric, False, index, source)
+    return Evidence(neighbors, values, vectors, metric, metric == "cosine", index, source)
 
 
-def row_blocks(neighbors: Neighbors, weights: NDArray[np.float64], block: int = BLOCK_NODES) -> Iterator[Block]:
+def row_blocks(rows: Evidence, block: int = BLOCK_NODES) -> Iterator[Block]:
     """Yield the rows of all nodes, `block` nodes at a time, each block checked.
 
     Raises
@@ -93,7 +118,7 @@ def row_blocks(neighbors: Neighbors, weights: NDArray[np.float64], block: int = 
     ValueError
         If a node is its own neighbour, a neighbour is not a node, or a distance or weight is negative or not finite.
     """
-    n = neighbors.n
+    neighbors, weights, n = rows.neighbors, rows.weights, rows.neighbors.n
     for start in range(0, n, block):
         nodes = slice(start, min(start + block, n))
         # Copies of fixed dtypes, so that one compiled version serves arrays in memory and read-only maps.
@@ -144,8 +169,12 @@ def fit_copy(builder: Any, default: GraphBuilder, metric: str | None, vectors: N
     return clone(builder).fit(vectors)
 
 
-def open_graph(graph: Any) -> sparse.csr_array:
-    """Return a graph folder or a sparse matrix as a checked CSR array (n, n)."""
+def given_graph(estimator: Any) -> sparse.csr_array:
+    """Return an estimator's `graph`, the path of a folder or a sparse matrix, as a checked CSR array (n, n)."""
+    graph = estimator.graph
+    if estimator.builder is not None:
+        raise ValueError("builder and graph were both given; pass one of them.")
+    estimator.__dict__.pop("builder_", None)  # of an earlier fit
     if isinstance(graph, str | os.PathLike):
         return load_graph(graph, verify=True)
     if not sparse.issparse(graph):

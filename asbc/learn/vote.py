@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.kernels.vote import TIE, vote
+from asbc.learn.source import Evidence, row_blocks
 from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
 
 
@@ -46,7 +47,15 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     return vote(indices, weights, codes)
 
 
-def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 65536) -> NDArray[np.int64]:
+def vote_of_rows(rows: Evidence, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the result of :func:`loo_predict` for all rows, which are read block by block."""
+    winner = np.empty(rows.neighbors.n, dtype=np.int64)
+    for block in row_blocks(rows):
+        winner[block.nodes] = loo_predict(block.indices, block.weights, codes)
+    return winner
+
+
+def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 4096) -> NDArray[np.int64]:
     """Return the class code (n,) that each node's neighbours in a graph vote for; its own label is never used.
 
     Unlike :func:`loo_predict` it uses the symmetrised graph, in which nodes also vote for those that have them as
@@ -66,15 +75,9 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
     block = whole_number(block, "block", 1)
     voters = np.flatnonzero(codes >= 0)
     ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))
-    out = np.full(n, -1, dtype=np.int64)
+    out = np.empty(n, dtype=np.int64)
     for start in range(0, n, block):
-        votes = sparse.csr_array(graph[start : start + block] @ ballots)
-        votes.eliminate_zeros()
-        filled = np.flatnonzero(np.diff(votes.indptr))
-        if not len(filled):
-            continue
-        starts = votes.indptr[filled]
-        most = np.repeat(np.maximum.reduceat(votes.data, starts), np.diff(votes.indptr)[filled])
-        leading = np.where(votes.data >= most * (1.0 - TIE), votes.indices, np.iinfo(votes.indices.dtype).max)
-        out[start + filled] = np.minimum.reduceat(leading, starts)
+        votes = sparse.csr_array(graph[start : start + block] @ ballots).toarray()
+        most = votes.max(axis=1, keepdims=True)
+        out[start : start + block] = np.where(most[:, 0] > 0, (votes >= most * (1.0 - TIE)).argmax(axis=1), -1)
     return out

@@ -12,11 +12,9 @@ from scipy import sparse
 import asbc
 from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
-from asbc.explore.clusters import place_names
 from asbc.explore.findings import scale_strengths
-from asbc.explore.map import cluster_names, colorings
 from asbc.explore.material import Thumbnails
-from asbc.explore.page import render
+from asbc.explore.page import cluster_names, colorings, place_names, render
 from tests.conftest import curved_clouds
 
 

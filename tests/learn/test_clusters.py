@@ -123,7 +123,7 @@ def test_merging_takes_the_pair_with_the_best_modularity():
 
     merged = module._merge_down(graph, module._Partition(resolution, labels, np.nan), 5)
     pairs = [np.where(labels == b, a, labels) for a in range(6) for b in range(a + 1, 6)]
-    best = max(modularity(module._by_size(pair)) for pair in pairs)
+    best = max(modularity(module.by_size(pair)) for pair in pairs)
     assert merged.max() == 4 and modularity(merged) == pytest.approx(best)
 
 

@@ -125,7 +125,7 @@ def test_a_folder_says_the_same(copies, tmp_path):
 def test_no_duplicates_at_all():
     found = asbc.find_duplicates(asbc.GraphBuilder(k_cand=10).fit(np.random.default_rng(0).normal(size=(60, 20))), 0)
     assert found.groups == [] and found.pairs.shape == (0, 2) and len(found.redundant) == 0
-    assert "0 groups" in repr(found)
+    assert "0 groups" in repr(found) and "cosine metric" in repr(found)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.0, np.nan, "0.5", True])

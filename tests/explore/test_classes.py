@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.learn.issues import judge_classes
+from asbc.explore.findings import judge_classes
 
 
 @pytest.fixture(scope="module", params=["strings", "numbers"])
@@ -35,21 +35,22 @@ def test_accuracy_and_confusion(judged):
             right[given] += 1
         elif said not in ("", -1):
             taken[given, said] += 1
-    names = report.classes.tolist()
-    assert names == sorted(size) and report.size.tolist() == [size[name] for name in names]
-    assert report.right.tolist() == [right[name] for name in names]
-    assert ((report.low <= report.accuracy) & (report.accuracy <= report.high)).all()
+    classes, pairs = report
+    names = sorted(size)
+    assert classes["name"].tolist() == [str(name) for name in names]
+    assert classes["size"].tolist() == [size[name] for name in names]
+    assert classes["right"].tolist() == [right[name] for name in names]
+    assert ((classes["low"] <= classes["accuracy"]) & (classes["accuracy"] <= classes["high"])).all()
     found = Counter()
-    for (a, b), there, back in zip(report.pairs, report.there, report.back, strict=True):
-        found[names[a], names[b]], found[names[b], names[a]] = int(there), int(back)
-    assert +found == +taken and taken
-    total = report.there + report.back
-    assert (np.diff(total) <= 0).all()
+    for pair in pairs.itertuples():
+        found[pair.one, pair.other], found[pair.other, pair.one] = pair.there, pair.back
+    assert +found == Counter({(str(a), str(b)): times for (a, b), times in taken.items()}) and taken
+    assert (np.diff(pairs["there"] + pairs["back"]) <= 0).all()
 
 
 def test_nodes_that_nobody_votes_for_are_wrong_and_confused_with_nothing():
     X = np.concatenate([np.random.default_rng(0).normal(c, 1, (30, 2)) for c in (0, 90)])
     labels = np.full(60, -1)
     labels[:30], labels[40] = 1, 2
-    report = judge_classes(asbc.find_label_issues(asbc.GraphBuilder(k_cand=10).fit(X), labels))
-    assert report.size.tolist() == [30, 1] and report.right.tolist() == [30, 0] and len(report.pairs) == 0
+    classes, pairs = judge_classes(asbc.find_label_issues(asbc.GraphBuilder(k_cand=10).fit(X), labels))
+    assert classes["size"].tolist() == [30, 1] and classes["right"].tolist() == [30, 0] and len(pairs) == 0
