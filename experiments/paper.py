@@ -14,7 +14,7 @@ from running import run_folders
 
 from asbc.embeddings.bundled import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
-from asbc.evaluate.comparison import Comparison
+from asbc.evaluate.scores import Comparison
 from asbc.report.evidence import Subject, compare_number, default_target, read_evidence
 from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side
 from asbc.report.style import label, listed, style

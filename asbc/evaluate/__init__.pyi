@@ -1,12 +1,11 @@
 """What a graph is worth: methods, tasks, and whether one method beats another."""
 
-from .comparison import Comparison, compare, compare_methods
 from .geometry import Alignment, Health, Regimes
-from .metrics import Metric
 from .noise import LabelNoise
 from .peers import cosine_weights, graph_learning_weights, umap_weights
 from .sample import Method, Sample
-from .tasks import Clustering, LabelPropagation, LeaveOneOut, Regret, Score, Task
+from .scores import Comparison, Metric, Score, compare, compare_methods
+from .tasks import Clustering, LabelPropagation, LeaveOneOut, Regret, Task
 
 __all__ = [
     "Alignment",

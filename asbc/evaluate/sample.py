@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from pickle import PicklingError
 from typing import Any, TypeVar
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from asbc.bandwidth import Bandwidth, BandwidthChoice
 from asbc.bandwidth.rule import find_rule
@@ -88,10 +88,13 @@ class Method:
 
 
 def key_of(value: Any) -> Hashable:
-    """Return a dictionary key for a rule or function: a hash of all its parameters, or itself if it has none."""
+    """Return a dictionary key for a rule or function: its type and all its parameters."""
+    if isinstance(value, BaseEstimator):
+        parameters = value.get_params(deep=False)
+        return type(value), tuple((name, key_of(parameters[name])) for name in sorted(parameters))
     try:
-        return str(joblib.hash(value))
-    except (PicklingError, AttributeError, TypeError):  # a function or class inside a function
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a function or class inside a function
         return value if isinstance(value, Hashable) else id(value)
 
 

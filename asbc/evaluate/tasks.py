@@ -10,7 +10,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,8 +21,8 @@ from sklearn.cluster import spectral_clustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from asbc.bandwidth import BandwidthChoice
-from asbc.evaluate.metrics import Metric
 from asbc.evaluate.sample import Method, Sample, key_of
+from asbc.evaluate.scores import Metric, Score
 from asbc.learn.clusters import GraphClusters
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
@@ -35,41 +35,6 @@ log = logging.getLogger("asbc")
 
 
 @dataclass(frozen=True)
-class Score:
-    """One measured number: a row of the results.
-
-    Parameters
-    ----------
-    metric : str
-        What was measured, such as "loo".
-    value : float
-        The number.
-    level : int
-        Samples per class, labels per class in propagation, or percentage of moved labels.
-    seconds : float
-        Time of the method alone on this sample, the measurement included.
-    nodes : (m,) int array, default=None
-        Rows of the data set that were scored.
-    right : (m,) bool array, default=None
-        Which of them were right.
-    method : str, default=None
-        Name of the method, if it is not the one that the task was called with.
-    more : dict, default=an empty one
-        Further columns of the row.
-
-    """
-
-    metric: str
-    value: float
-    level: int
-    seconds: float
-    nodes: NDArray[np.int64] | None = None
-    right: NDArray[np.bool_] | None = None
-    method: str | None = None
-    more: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Task(ABC):
     """Base class of tasks: a task is called with a sample and a method, and yields scores.
 
@@ -78,7 +43,7 @@ class Task(ABC):
     needs_labels : bool, default=True
         Whether the task needs labelled data.
     metrics : tuple of Metric, default=()
-        Descriptions of its metrics, for those that :mod:`asbc.evaluate.metrics` does not describe.
+        Descriptions of its metrics, for those that :mod:`asbc.evaluate.scores` does not describe.
 
     See Also
     --------
@@ -292,6 +257,8 @@ def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64
     W = sparse.csr_matrix((W + W.T) * 0.5)
     W.indices, W.indptr = W.indices.astype(np.int32), W.indptr.astype(np.int32)  # scikit-learn takes no others
     count = whole_number(count, "count", 2, W.shape[0])
+    if count == W.shape[0]:
+        return np.arange(count)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Graph is not fully connected")
         return spectral_clustering(W, n_clusters=count, random_state=seed, assign_labels="cluster_qr")

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.comparison import Bootstrap, Comparison, compare, hits_of
-from asbc.evaluate.metrics import METRICS, PER_SAMPLE, Metric
+from asbc.evaluate.scores import METRICS, PER_SAMPLE, Bootstrap, Comparison, Metric, compare, hits_of
 from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record

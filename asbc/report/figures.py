@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.geometry import CELL, unpack_density
+from asbc.evaluate.scores import Comparison
 from asbc.report.evidence import BASELINE, Study, Sweep, compare_number, default_target, is_number
 from asbc.report.style import (
     BLUE,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import count
 from typing import Any
 
-from asbc.evaluate.comparison import Comparison, Gap
+from asbc.evaluate.scores import Comparison, Gap
 from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Evidence, Study, Subject, subject_name
 from asbc.report.figures import Drawing, draw_figures, figure_svgs, side_by_side
 from asbc.report.style import full_label, label, level_name, level_order, listed
@@ -229,7 +229,7 @@ def _answer_text(found: Answer) -> tuple[str, str, str]:
 def _rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
     """Return the lead of the best method over kNN and over the runner-up, with a shared scale."""
     gaps = {name: gap for name in dict.fromkeys([BASELINE, found.runner_up]) if (gap := found.over(name)) is not None}
-    span = (min(0.0, *(g.low for g in gaps.values())), max(0.0, *(g.high for g in gaps.values())))
+    span = _span(gaps.values())
     best = full_label(found.ranking.methods[0])
     return [
         (f"{best} − {full_label(name)}{' (runner-up)' if name == found.runner_up else ''}", gap, span)
@@ -318,12 +318,15 @@ def _all_claims(reports: Sequence[SubjectReport]) -> list[tuple[str, list[Verdic
 
 
 def _column_spans(table: FilledTable) -> list[tuple[float, float] | None]:
-    """Return the scale of each column of differences, zero included; None for other columns."""
-    spans: list[tuple[float, float] | None] = []
-    for column in zip(*table.rows, strict=True):
-        found = [cell for cell in column if isinstance(cell, Comparison)]
-        spans.append((min(0.0, *(c.low for c in found)), max(0.0, *(c.high for c in found))) if found else None)
-    return spans
+    """Return the scale of each column of differences; None for other columns."""
+    columns = ([cell for cell in column if isinstance(cell, Comparison)] for column in zip(*table.rows, strict=True))
+    return [_span(found) if found else None for found in columns]
+
+
+def _span(found: Iterable[Comparison | Gap]) -> tuple[float, float]:
+    """Return the ends of all intervals, zero included."""
+    ends = [0.0, *(end for c in found for end in (c.low, c.high))]
+    return min(ends), max(ends)
 
 
 def whisker(c: Comparison | Gap, span: tuple[float, float], less_is_better: bool = False) -> dict[str, Any]:

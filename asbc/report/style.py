@@ -8,31 +8,17 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from asbc.runs.record import METHOD_COLORS, METHOD_TITLES
 from asbc.validation import is_color
 
 if TYPE_CHECKING:
     from asbc.runs.record import Experiment
 
-# The palette of Okabe and Ito, which colour-blind readers can distinguish; darkened where lines on white need it.
-BLUE, SKY, GREEN, ORANGE, RED, PURPLE = "#0072b2", "#3ba3dc", "#009e73", "#e69f00", "#d55e00", "#b8578f"
+BLUE, GREEN, ORANGE, RED = "#0072b2", "#009e73", "#e69f00", "#d55e00"
 BROWN, INDIGO = "#8c510a", "#4b3f9e"
 INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
 
-NAMES = {
-    "knn": "kNN",
-    "knn_sigma": "kNN-σ",
-    "knn_sigma_alpha": "kNN-σ-α",
-    "nnk_fixed": "NNK-fixed",
-    "nnk_sigma": "NNK-σ",
-    "nnk_sigma_alpha": "NNK-σ-α",
-    "knn_fixed": "fixed",
-    "umap": "UMAP",
-    "solo_learn": "solo-learn exp(cos/T)",
-    "graph_learning": "GraphLearning",
-    "mst": "dimMST",
-    "levina_bickel": "Levina–Bickel",
-    "two_nn": "TwoNN",
-}
+NAMES = METHOD_TITLES | {"mst": "dimMST", "levina_bickel": "Levina–Bickel", "two_nn": "TwoNN"}
 WEIGHTS = {"gaussian": "Gaussian", "nnk": "NNK", "uniform": "uniform", "blend": "NNK + Gaussian"}
 SPECTRAL = {"gaussian": "knn_sigma", "nnk": "nnk_sigma"}  # the spectral rule with each kind of weights
 
@@ -47,12 +33,10 @@ class Look(NamedTuple):
 
 # Any two of the paper's methods differ in at least two of colour, marker and dash.
 LOOKS = {
-    "knn": Look(MUTED, "o", ":"),
-    "knn_sigma": Look(SKY, "s", "--"),
-    "knn_sigma_alpha": Look(BLUE, "D", "-."),
-    "nnk_fixed": Look(ORANGE, "v", "--"),
-    "nnk_sigma": Look(RED, "^", "-"),
-    "nnk_sigma_alpha": Look(PURPLE, "P", "-."),
+    name: Look(color, marker, dash)
+    for (name, color), marker, dash in zip(
+        METHOD_COLORS.items(), "osDv^P", (":", "--", "-.", "--", "-", "-."), strict=True
+    )
 }
 # Looks of other methods, in the order in which they appear in a figure.
 OTHER_LOOKS = [

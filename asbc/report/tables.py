@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.comparison import Comparison
-from asbc.evaluate.metrics import PER_SAMPLE, Metric
+from asbc.evaluate.scores import PER_SAMPLE, Comparison, Metric, balanced_differs
 from asbc.report.evidence import BASELINE, Study, Sweep, default_target, is_number
 from asbc.report.style import SPECTRAL, WEIGHTS, label, level_name
 from asbc.runs.record import Table
@@ -95,7 +94,7 @@ def levels(study: Study, spec: Table) -> FilledTable | None:
     study = study.largest_sample(metric)
     names, found = study.methods_with(metric), study.levels(metric)
     base = BASELINE if BASELINE in names else names[0]
-    balanced = f"{metric}_balanced" if _uneven(study, metric) else ""
+    balanced = f"{metric}_balanced" if balanced_differs(study.rows, metric) else ""
     unreached = f"{metric}_unreached" if study.has(f"{metric}_unreached") else ""
     means = study.of(metric).groupby(["method", "level"])["value"].mean()
     body: list[list[Cell]] = []
@@ -245,16 +244,6 @@ def _sweep_runs(sweep: Sweep) -> FilledTable:
     header = [*axes, *(f"{sweep.metric.title} {label(method)}" for method in methods)]
     note = "Means over trials at the largest samples, sorted by the best method of each run."
     return FilledTable("runs", "All runs by their settings", note, header, body)
-
-
-def _uneven(study: Study, metric: str) -> bool:
-    """Whether classes differ in size, so that class-balanced accuracy is another number."""
-    plain, balanced = study.scores(metric), study.scores(f"{metric}_balanced")
-    for method in plain.keys() & balanced.keys():
-        difference = plain[method]["value"].astype(float) - balanced[method]["value"].astype(float)
-        if (difference.abs() > 1e-9).any():
-            return True
-    return False
 
 
 def _short_classes(study: Study, metric: str) -> str:

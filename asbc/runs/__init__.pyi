@@ -1,9 +1,9 @@
 """Experiments: from a config to rows of results on disk. Interrupted runs resume."""
 
+from .command import SweepSummary
 from .record import Axis, Claim, Experiment, Figure, Table
 from .results import ResultsError, collect, list_runs
 from .run import CsvLogger
-from .terminal import SweepSummary
 from .wandb import WandbLogger
 
 __all__ = [

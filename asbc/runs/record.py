@@ -8,18 +8,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from asbc.evaluate.metrics import Metric, describe_metric
+from asbc.evaluate.scores import Metric, describe_metric
 from asbc.storage import DamagedFileError, read_json, write_json
 
 log = logging.getLogger("asbc")
 
 FILE = "experiment.json"
 MAX_BYTES = 2**20
+# Names and colors of asbc's own methods in reports and in W&B. The palette of Okabe and Ito, which colour-blind readers
+# can distinguish, is darkened where lines on white need it.
+METHOD_TITLES = {
+    "knn": "kNN",
+    "knn_sigma": "kNN-σ",
+    "knn_sigma_alpha": "kNN-σ-α",
+    "nnk_fixed": "NNK-fixed",
+    "nnk_sigma": "NNK-σ",
+    "nnk_sigma_alpha": "NNK-σ-α",
+    "knn_fixed": "fixed",
+    "umap": "UMAP",
+    "solo_learn": "solo-learn exp(cos/T)",
+    "graph_learning": "GraphLearning",
+}
+METHOD_COLORS = {
+    "knn": "#5b6770",
+    "knn_sigma": "#3ba3dc",
+    "knn_sigma_alpha": "#0072b2",
+    "nnk_fixed": "#e69f00",
+    "nnk_sigma": "#d55e00",
+    "nnk_sigma_alpha": "#b8578f",
+}
 
 
 @dataclass(frozen=True)
@@ -215,57 +238,34 @@ def load_record(record: Any, name: str) -> Experiment:
     return replace(found, name=name)
 
 
-_PARTS = {"metrics": Metric, "figures": Figure, "tables": Table, "claims": Claim}
-_TYPES = {
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "bool": bool,
-    "bool | None": (bool, type(None)),
-    "dict[str, Any]": Mapping,
-    "dict[str, str]": Mapping,
-}
-
-
 def from_data(data: Mapping[str, Any]) -> Experiment:
     """Return a record from its fields as plain values. Unknown ones are ignored; missing and wrong ones are errors."""
-    return _build(Experiment, data)
+    return _build(Experiment, data, "Experiment")
 
 
-def _build(cls: Any, data: Any) -> Any:
-    if not isinstance(data, Mapping):
-        raise ValueError(f"expected a mapping for {cls.__name__}; got {type(data).__name__}")
-    values: dict[str, Any] = {}
-    for each in fields(cls):
-        if each.name not in data:
-            continue
-        value = data[each.name]
-        if cls is Experiment and each.name in _PARTS:
-            values[each.name] = tuple(_build(_PARTS[each.name], item) for item in _sequence(value, each.name))
-        elif each.name == "axis":
-            values[each.name] = None if value is None else _build(Axis, value)
-        elif each.type == "tuple[str, ...]":
-            values[each.name] = tuple(_check(item, str, each.name) for item in _sequence(value, each.name))
-        else:
-            values[each.name] = _check(value, _TYPES[str(each.type)], each.name)
-            if each.type == "dict[str, str]":
-                values[each.name] = {str(key): _check(text, str, each.name) for key, text in value.items()}
-    try:
-        return cls(**values)
-    except TypeError as error:
-        raise ValueError(f"{cls.__name__}: {error}") from error
-
-
-def _sequence(value: Any, name: str) -> list[Any]:
-    if isinstance(value, str) or not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise ValueError(f"{name} must be a list; got {value!r}")
-    return list(value)
-
-
-def _check(value: Any, kind: Any, name: str) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+def _build(kind: Any, value: Any, name: str) -> Any:
+    """Return a plain value as the type of the field `name`; a value of another type is an error."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return None if value is None else _build(inner[0], value, name)
+    if origin is tuple:
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+            raise ValueError(f"{name} must be a list; got {value!r}")
+        return tuple(_build(inner[0], item, name) for item in value)
+    if origin is dict or is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"expected a mapping for {name}; got {type(value).__name__}")
+        if origin is dict:
+            return {str(key): _build(inner[1], item, name) for key, item in value.items()}
+        types = get_type_hints(kind)
+        try:
+            return kind(**{key: _build(types[key], value[key], key) for key in types if key in value})
+        except TypeError as error:
+            raise ValueError(f"{name}: {error}") from error
+    wanted = int | float if kind is float else kind
+    if kind is not Any and (not isinstance(value, wanted) or (kind is int and isinstance(value, bool))):
         raise ValueError(f"{name} has a wrong type; got {value!r}")
-    return dict(value) if kind is Mapping else value
+    return value
 
 
 def write_record(folder: Path, record: Experiment) -> None:

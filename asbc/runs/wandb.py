@@ -17,8 +17,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from asbc.evaluate.metrics import PER_SAMPLE
+from asbc.evaluate.scores import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
+from asbc.runs.command import CANDIDATES, last_level, summary
 from asbc.runs.record import Experiment, read_record
 from asbc.runs.results import (
     ALL,
@@ -29,7 +30,6 @@ from asbc.runs.results import (
     read_settings,
 )
 from asbc.runs.run import RunFacts, Session
-from asbc.runs.terminal import CANDIDATES, last_level, summary
 from asbc.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def history(table: pd.DataFrame, record: Experiment) -> list[dict[str, float]]:
     """Return the history for W&B: for each level the means over trials, and their intervals where trials differ."""
     import numpy as np
 
-    from asbc.evaluate.comparison import Bootstrap
+    from asbc.evaluate.scores import Bootstrap
 
     found: list[dict[str, float]] = []
     group: Any

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
-from asbc.runs.record import Experiment, read_record
+from asbc.runs.command import CANDIDATES, headline
+from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment, read_record
 from asbc.runs.results import flat_settings, join_rows, list_runs, read_run, varying_settings
 from asbc.runs.run import RunFacts
-from asbc.runs.terminal import CANDIDATES, headline
 from asbc.runs.wandb import WandbLogger, points, stored_facts, wandb_config, wandb_id
 from asbc.storage import DamagedFileError, read_json, write_json
 
@@ -52,7 +52,7 @@ def dashboards(folder: Path) -> list[Dashboard]:
 def _dashboard(name: str, runs: list[RunFacts]) -> Dashboard:
     records = [read_record(run.path, name) for run in runs]
     titles, colors = ({k: v for each in records for k, v in getattr(each, f).items()} for f in ("titles", "colors"))
-    record = replace(records[-1], titles=titles, colors=colors)
+    record = replace(records[-1], titles=METHOD_TITLES | titles, colors=METHOD_COLORS | colors)
     rows = join_rows([frame for run in runs for frame in read_run(run.path)])
     configs = [flat_settings(wandb_config(run)) for run in runs]
     varying = _varying(configs)
@@ -62,7 +62,8 @@ def _dashboard(name: str, runs: list[RunFacts]) -> Dashboard:
     drawn += [metric for metric in curves.query("axis == 'scale'")["metric"].unique() if metric.endswith("_median")]
     wanted = dict.fromkeys((*record.headline, *drawn, *printed))
     metrics = [metric for metric in wanted if metric in set(curves["metric"])]
-    sections = {"Levels": _level_panels(record, curves, metrics, varying, [wandb_id(run) for run in runs])}
+    encoders = {wandb_id(run): str(run.facts["encoder"]) for run in runs}
+    sections = {"Levels": _level_panels(record, curves, metrics, varying, encoders)}
     for key in varying:
         number = all(isinstance(config[key], int | float) for config in configs)
         sections[key] = _setting_panels(record, rows, metrics, key, number)
@@ -81,38 +82,44 @@ def _varying(configs: list[dict[str, Any]]) -> list[str]:
 
 
 def _level_panels(
-    record: Experiment, curves: pd.DataFrame, metrics: list[str], varying: list[str], runs: list[str]
+    record: Experiment, curves: pd.DataFrame, metrics: list[str], varying: list[str], encoders: dict[str, str]
 ) -> list[Any]:
-    """Metrics against their levels: a line per method and encoder, averaged over runs that differ in other settings.
+    """Metrics against their levels: a line per method and encoder, with the titles and colors of the report.
 
-    A metric with one level has a bar per method, if no setting varies. Titles and colors of methods are those of the
-    lines of single runs: W&B has none for averages.
+    Runs that differ in other settings are averaged, and the title says so; these lines have W&B's own names and colors,
+    because W&B takes others only for lines of single runs. A metric with one level has a bar per method, if no setting
+    varies. `encoders` are those of the runs, by their ids in W&B.
     """
     import wandb_workspaces.reports.v2 as wr
 
-    grouped: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
-    grouped = {"groupby": wr.Config("encoder"), **grouped} if len(runs) > 1 else {}
+    averaged = set(varying) - {"encoder"}
+    grouped: dict[str, Any] = {}
+    if averaged:
+        grouped = {"groupby": wr.Config("encoder"), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    end = f", mean over {', '.join(key for key in varying if key in averaged)}" if averaged else ""
     panels: list[Any] = []
     for metric in metrics:
         own = curves[curves["metric"] == metric]
         keys = own["key"].drop_duplicates().tolist()
         axis, title = str(own["axis"].iloc[0]), record.metric(metric).title
-        lines = {f"{run}:{key}": key.split("/")[1] for run in runs for key in keys}
-        looks: dict[str, Any] = {
-            "line_titles": {line: record.titles[name] for line, name in lines.items() if name in record.titles},
-            "line_colors": {line: record.colors[name] for line, name in lines.items() if name in record.colors},
-        }
+        looks: dict[str, Any] = {"line_titles": {}, "line_colors": {}}
+        for run, encoder in encoders.items() if not averaged else ():
+            for key in keys:
+                name = _method(record, key) + (f", {encoder}" if "encoder" in varying else "")
+                looks["line_titles"][f"{run}:{key}"] = name
+                if color := record.colors.get(key.split("/")[1]):
+                    looks["line_colors"][f"{run}:{key}"] = color
         if own["x"].nunique() < 2:
             if not varying:
                 panels.append(wr.BarPlot(title=title, metrics=[*map(wr.SummaryMetric, keys)], **looks))
             continue
         words = axis.replace("_", " ")
         shared: dict[str, Any] = {"x": axis, "title_x": words, "title_y": title, **grouped, **looks}
-        panels.append(wr.LinePlot(title=f"{title} against {words}", y=keys, **shared))
+        panels.append(wr.LinePlot(title=f"{title} against {words}{end}", y=keys, **shared))
         if "encoder" in varying:
             main = _main(keys)
-            name = f"{title} against {words}, {_method(record, main)}: encoders"
-            panels.append(wr.LinePlot(title=name, y=[main], **shared))
+            name = f"{title} against {words}, {_method(record, main)}: encoders{end}"
+            panels.append(wr.LinePlot(title=name, y=[main], **shared | {"line_colors": None}))
     return panels
 
 
@@ -158,8 +165,8 @@ def _main(keys: list[str]) -> str:
 
 
 def _method(record: Experiment, key: str) -> str:
-    name = key.partition("/")[2]
-    return record.titles.get(name, name)
+    name, *more = key.split("/")[1:]
+    return ", ".join([record.titles.get(name, name), *more])
 
 
 def _column(key: str) -> str:

@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from asbc.evaluate import comparison as module
-from asbc.evaluate.comparison import Bootstrap, compare, compare_methods, pack_hits, rank_methods, unpack_hits
+from asbc.evaluate import scores as module
+from asbc.evaluate.scores import Bootstrap, compare, compare_methods, pack_hits, rank_methods, unpack_hits
 
 
 def test_clear_difference_holds_and_its_mirror_does_not():

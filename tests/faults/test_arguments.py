@@ -5,7 +5,7 @@ import pytest
 
 import asbc
 from asbc.embeddings.sampling import stratified_sample
-from asbc.evaluate.comparison import Bootstrap
+from asbc.evaluate.scores import Bootstrap
 from asbc.evaluate.tasks import spectral_clusters
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from asbc.runs.command import job_notes
 from asbc.runs.results import ResultsError, Run, collect, read_settings, read_status
-from asbc.runs.terminal import job_notes
 from asbc.storage import write_json, write_table
 from tests.commands import Process
 from tests.faults.flips import flipped

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asbc.evaluate.metrics import Metric
+from asbc.evaluate.scores import Metric
 from asbc.report.evidence import read_evidence
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, write_record

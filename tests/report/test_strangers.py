@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from asbc.evaluate.metrics import Metric
+from asbc.evaluate.scores import Metric
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.verdicts import recipe

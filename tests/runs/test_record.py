@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
-from asbc.evaluate.metrics import METRICS, Metric, describe_metric
+from asbc.evaluate.scores import METRICS, Metric, describe_metric
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import (
     FILE,

@@ -10,12 +10,11 @@ from hydra.utils import instantiate
 
 from asbc.configs import conf_dir
 from asbc.evaluate import tasks
-from asbc.evaluate.comparison import compare_methods, unpack_hits
+from asbc.evaluate.scores import compare_methods, unpack_hits
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import read_record
 from asbc.runs.results import ResultsError, collect, read_status
-from asbc.runs.run import run
-from asbc.runs.samples import ALL, NothingToScore, Unit, draw, levels
+from asbc.runs.run import ALL, NothingToScore, Unit, draw, levels, run
 from asbc.storage import write_json
 from tests import commands
 

@@ -10,9 +10,7 @@ from omegaconf import OmegaConf
 
 import asbc
 from asbc.runs import command
-from asbc.runs.record import find_record
-from asbc.runs.results import read_status
-from asbc.runs.terminal import (
+from asbc.runs.command import (
     SweepSummary,
     headline,
     job_notes,
@@ -22,6 +20,8 @@ from asbc.runs.terminal import (
     show_sweep,
     summary,
 )
+from asbc.runs.record import find_record
+from asbc.runs.results import read_status
 from asbc.storage import write_json
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
@@ -115,7 +115,7 @@ def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeyp
     assert [note["state"] for note in notes] == ["interrupted", "failed", "failed"]
     assert "no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
     # Counted even where nothing can be printed.
-    monkeypatch.setattr("asbc.runs.terminal.show_sweep", lambda *_: 1 / 0)
+    monkeypatch.setattr("asbc.runs.command.show_sweep", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         SweepSummary().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
     assert SweepSummary.failed == 2

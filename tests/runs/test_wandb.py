@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
+from asbc.report.style import LOOKS
 from asbc.runs import command as cli
 from asbc.runs import wandb as module
+from asbc.runs.command import show_run
 from asbc.runs.record import find_record
 from asbc.runs.results import flat_settings
 from asbc.runs.run import RunFacts, run
-from asbc.runs.terminal import show_run
 from asbc.runs.wandb import WandbLogger, has_key, history, run_name
 from tests.runs.offline import TINY, config, items, offline, records
 from tests.runs.server import running
@@ -274,6 +275,12 @@ def test_the_dashboard_of_a_sweep_shows_what_varies(tmp_path, key):
     lines = found.sections["Levels"][0]
     assert lines.x == "samples_per_class" and lines.y == ["loo/knn", "loo/nnk_sigma"]
     assert len(found.sections["Levels"]) == (2 if key == "encoder" else 1)  # encoders overlaid
+    if key == "encoder":  # lines of single runs
+        assert lines.groupby is None
+        assert sorted(lines.line_titles.values()) == sorted(f"{m}, {e}" for m in ("kNN", "NNK-σ") for e in values)
+        assert set(lines.line_colors.values()) == {LOOKS["knn"].color, LOOKS["nnk_sigma"].color}
+    else:
+        assert lines.title == f"LOO against samples per class, mean over {key}" and lines.groupby.name == "encoder"
     if key == "encoder":
         (bars,) = found.sections[key]
         assert bars.groupby.name == "encoder" and [m.name for m in bars.metrics] == ["loo/knn", "loo/nnk_sigma"]
@@ -300,8 +307,14 @@ def test_titles_and_colors_of_own_methods_reach_wandb(tmp_path):
     assert settings["titles"] == {"mine": "Mine²"} and settings["colors"] == {"mine": "#aa3377"}
     (found,) = dashboards(tmp_path)
     lines = found.sections["Levels"][0]
-    assert lines.line_titles == {f"{outcome.run_id}-1:loo/mine": "Mine²"} and lines.groupby is None
-    assert lines.line_colors == {f"{outcome.run_id}-1:loo/mine": "#aa3377"}
+    names = {
+        "knn": ("kNN", LOOKS["knn"].color),
+        "nnk_sigma": ("NNK-σ", LOOKS["nnk_sigma"].color),
+        "mine": ("Mine²", "#aa3377"),
+    }
+    assert lines.line_titles == {f"{outcome.run_id}-1:loo/{name}": title for name, (title, _) in names.items()}
+    assert lines.line_colors == {f"{outcome.run_id}-1:loo/{name}": color for name, (_, color) in names.items()}
+    assert lines.groupby is None and lines.title == "LOO against samples per class"
     run(config(tmp_path, "logger=none", f"+methods.mine={own}", "gamma=0.5"))
     (found,) = dashboards(tmp_path)
     assert "LOO against gamma, Mine²" in [panel.title for panel in found.sections["gamma"]]
@@ -320,7 +333,7 @@ def test_experiments_and_settings_have_separate_panels(tmp_path):
     assert set(found) == {"gamma", "ablation"}
     assert set(found["gamma"]) == {"gamma", "k_cand", "All runs"}  # one level: nothing to draw against it
     titles = [panel.title for panel in found["gamma"]["gamma"]]
-    assert {"LOO against gamma, knn", "median r against gamma, nnk_sigma"} <= set(titles)
+    assert {"LOO against gamma, kNN", "median r against gamma, NNK-σ"} <= set(titles)
     _, settings = found["gamma"]["All runs"]
     assert {column.metric.name for column in settings.columns} == {"gamma", "k_cand", "loo/nnk_sigma"}
     (bars,) = found["ablation"]["Levels"]

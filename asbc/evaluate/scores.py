@@ -1,4 +1,4 @@
-"""Paired comparisons: is A better than B, by how much, and how certain is that?
+"""Scores: what each metric is called and how it is shown, which nodes were right, and whether A is better than B.
 
 All methods see the same samples, so they are compared pair by pair. :func:`compare` compares two methods that were
 chosen beforehand. :func:`rank_methods` ranks many, with intervals that hold for all pairs at once, because the best of
@@ -19,12 +19,184 @@ from asbc.validation import seed_number, whole_number
 if TYPE_CHECKING:
     import pandas as pd
 
+PER_SAMPLE = "samples per class"
+PER_LABEL = "labels per class"
+PER_CENT = "% of labels wrong"
 # For each score, which nodes were right: m arrays (N,), or one (m, N), of 1 right, 0 wrong, -1 not scored.
 Hits = Sequence[NDArray[np.int8]] | NDArray[np.int8]
 # What makes two rows of results a pair: all but the method and the metric.
 PAIRED_BY = ("dataset", "encoder", "samples", "level", "trial")
 NODES_PER_BLOCK = 4096
 MAX_CACHED_BLOCKS = 32  # of 8 MB each, with 2,000 draws
+
+
+# Metrics
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measured number: a row of the results.
+
+    Parameters
+    ----------
+    metric : str
+        What was measured, such as "loo".
+    value : float
+        The number.
+    level : int
+        Samples per class, labels per class in propagation, or percentage of moved labels.
+    seconds : float
+        Time of the method alone on this sample, the measurement included.
+    nodes : (m,) int array, default=None
+        Rows of the data set that were scored.
+    right : (m,) bool array, default=None
+        Which of them were right.
+    method : str, default=None
+        Name of the method, if it is not the one that the task was called with.
+    more : dict, default=an empty one
+        Further columns of the row.
+
+    """
+
+    metric: str
+    value: float
+    level: int
+    seconds: float
+    nodes: NDArray[np.int64] | None = None
+    right: NDArray[np.bool_] | None = None
+    method: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Description of one metric. A metric without a description gets ``Metric(name)``.
+
+    Parameters
+    ----------
+    name : str
+        As in the column `metric` of the results.
+    label : str, default=""
+        Name in tables and axes; empty for the name with spaces.
+    digits : int, default=3
+        Decimals in tables.
+    higher_is_better : bool or None, default=None
+        None where no direction is better.
+    percent : bool, default=False
+        Show the value as a percentage.
+    level : str, default="samples per class"
+        What the column `level` counts. A metric with another unit has several levels per sample, such as labels per
+        class in propagation. Its first and its last level are shown where there is room for two numbers.
+    task : str, default=""
+        The use of a graph that the metric measures, for "which graph for which task"; empty for none.
+    by : tuple of str, default=()
+        Columns that distinguish rows of the same method, level and trial, such as ("target", "estimator").
+    needs_labels : bool, default=False
+        Whether it can be measured only on labelled data.
+    description : str, default=""
+        One sentence on what is measured.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import Metric
+    >>> Metric("edge_agreement", digits=2, higher_is_better=True).title
+    'edge agreement'
+    """
+
+    name: str
+    label: str = ""
+    digits: int = 3
+    higher_is_better: bool | None = None
+    percent: bool = False
+    level: str = PER_SAMPLE
+    task: str = ""
+    by: tuple[str, ...] = ()
+    needs_labels: bool = False
+    description: str = ""
+
+    @property
+    def title(self) -> str:
+        """The label, or the name with spaces."""
+        return self.label or self.name.replace("_", " ")
+
+
+def _scored(name: str, label: str, description: str, *, digits: int = 4, better: bool = True, **more: Any) -> Metric:
+    """A metric that compares predictions with labels."""
+    return Metric(name, label, digits, better, needs_labels=True, description=description, **more)
+
+
+_RANK_AND_DIMENSION = ("target", "estimator")
+_QUARTILES = {"q25": "lower quartile of the", "median": "median", "q75": "upper quartile of the"}
+_NOISE = {
+    "near": "were moved to one of the three nearest classes",
+    "uniform": "were moved to any other class",
+    "human": "people got wrong",
+}
+_UNREACHED = "Share of nodes that no label reaches; they count as wrong."
+_REGRET = "LOO at the best bandwidth that tuning with labels finds, less the method's own."
+_SPEARMAN = "Rank correlation of the effective rank r and the intrinsic dimension d over the nodes."
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _scored("loo", "LOO", "Share of nodes whose label their neighbours vote for.", task="Vote of the neighbours"),
+        _scored("loo_balanced", "LOO balanced", "Mean over classes of the leave-one-out accuracy of each class."),
+        _scored("lp", "LP", "Accuracy on nodes with hidden labels.", level=PER_LABEL, task="Label propagation"),
+        _scored("lp_balanced", "LP balanced", "Mean over classes of the accuracy of each class.", level=PER_LABEL),
+        _scored("lp_unreached", "unreached", _UNREACHED, digits=1, better=False, percent=True, level=PER_LABEL),
+        _scored("nmi", "NMI", "Normalised mutual information of spectral clusters and classes."),
+        _scored("ari", "ARI", "Adjusted Rand index of spectral clusters and classes.", task="Clustering"),
+        _scored("leiden_ari", "ARI, Leiden", "Adjusted Rand index of Leiden's clusters and classes."),
+        _scored("regret", "regret", _REGRET, better=False),
+        *(
+            _scored(
+                f"noise_{kind}", f"noise {kind}", f"Average precision in finding labels that {what}.", level=PER_CENT
+            )
+            for kind, what in _NOISE.items()
+        ),
+        Metric("spearman", "Spearman(r, d)", 3, True, by=_RANK_AND_DIMENSION, description=_SPEARMAN),
+        Metric("slope", "slope of r on d", 3, by=_RANK_AND_DIMENSION),
+        Metric("intercept", "intercept of r on d", 3, by=_RANK_AND_DIMENSION),
+        Metric("components", "pieces", 0, False, description="Connected components of the graph."),
+        Metric("largest", "largest piece", 1, True, percent=True, description="Share of nodes in the largest piece."),
+        Metric("isolated", "isolated nodes", 0, False),
+        Metric("edges", "edges", 0),
+        Metric("degree_min", "fewest neighbours", 0),
+        Metric("degree_median", "median neighbours", 0),
+        Metric("degree_max", "most neighbours", 0),
+        Metric("row_degree_median", "neighbours", 0, description="Median number of neighbours with a weight."),
+        Metric("condition_median", "condition", 0, description="Median condition number of the local kernels."),
+        Metric("condition_q95", "condition, 95%", 0),
+        Metric("at_edge", "at edge", 1, percent=True, description="Nodes whose bandwidth is at an end of the grid."),
+        Metric("sigma_median", "median σ", 3),
+        Metric("rank_median", "median r", 1, by=("scale", *_RANK_AND_DIMENSION)),
+        Metric("dimension_median", "median d", 1, by=_RANK_AND_DIMENSION),
+        *(
+            Metric(f"{name}_{q}", f"{words} {text}", 2, by=("scale",))
+            for name, text in (("rank", "rank"), ("slope", "slope"), ("condition", "condition"))
+            for q, words in _QUARTILES.items()
+            if (name, q) not in (("rank", "median"), ("condition", "median"))
+        ),
+        *(
+            Metric(f"chosen_{name}_{q}", f"{words} {text}", 2)
+            for name, text in (("scale", "chosen σ / distance"), ("rank", "chosen rank"), ("dimension", "dimension"))
+            for q, words in _QUARTILES.items()
+        ),
+    )
+}
+
+
+def describe_metric(name: str) -> Metric:
+    """Return the description of a metric, a generic one if there is none."""
+    return METRICS.get(name, Metric(name))
+
+
+def balanced_differs(rows: pd.DataFrame, metric: str) -> bool:
+    """Whether a metric differs from its class-balanced one, which it does where classes differ in size."""
+    keys = ["method", "samples", "level", "trial"]
+    names = (metric, f"{metric}_balanced")
+    plain, balanced = (rows[rows["metric"] == name].groupby(keys)["value"].mean() for name in names)
+    return bool(((plain - balanced).abs() > 1e-9).any())
 
 
 # Which nodes were right
@@ -36,7 +208,7 @@ def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) ->
     Examples
     --------
     >>> import numpy as np
-    >>> from asbc.evaluate.comparison import pack_hits, unpack_hits
+    >>> from asbc.evaluate.scores import pack_hits, unpack_hits
     >>> bits = pack_hits(np.array([0, 3]), np.array([True, False]), 8)
     >>> unpack_hits([bits])
     array([[ 1, -1, -1,  0, -1, -1, -1, -1]], dtype=int8)
@@ -403,7 +575,7 @@ def rank_methods(
 
     Examples
     --------
-    >>> from asbc.evaluate.comparison import rank_methods
+    >>> from asbc.evaluate.scores import rank_methods
     >>> found = rank_methods({"a": [0.1, 0.2, 0.2], "b": [0.8, 0.9, 0.8], "c": [0.9, 0.8, 0.8]}, trial=[0, 1, 2])
     >>> found.methods, found.alike
     (['b', 'c', 'a'], ['c'])
