@@ -22,8 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from asbc import normalize
-from asbc.embeddings import EncoderSource
-from asbc.embeddings.checkpoints import read_weights
+from asbc.embeddings import EncoderSource, read_weights
 from asbc.storage import atomic_file, write_atomic
 from asbc.train import ImageArrays
 

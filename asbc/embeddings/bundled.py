@@ -101,7 +101,9 @@ def cifar100_card() -> dict[str, Any]:
 
 
 def instead_of(source: str) -> str:
-    """Return what works without the files of a source, for the message that lists them."""
+    """Return what works without the files of a source or of the images, for the message that lists them."""
+    if source == "images":
+        return "root=<folder> names a folder that has the images, or choose other images."
     encoders = ", ".join(cifar100_card())
     sample = f"embedding.source=sample works at once for {encoders} (small encoders of CIFAR-100, not the paper's)"
     others = [text for name, text in ALTERNATIVES.items() if name != source]
@@ -110,5 +112,5 @@ def instead_of(source: str) -> str:
 
 def _read(path: Path, name: str, encoder: str) -> Embeddings:
     arrays = npz_contents(path, str(path))
-    vectors, labels = arrays.get("embeddings"), arrays.get("labels")
+    vectors, labels = arrays.read("embeddings"), arrays.read("labels")
     return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), name, encoder)

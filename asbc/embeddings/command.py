@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from asbc.configs import build, conf_dir, import_own_modules
+from asbc.embeddings.source import lightly_file, published_file, registry
 from asbc.embeddings.store import Store, cache_folder, read_entry, read_entry_manifest
 from asbc.extras import MissingExtraError
 
@@ -66,16 +67,13 @@ def list_cache() -> None:
 
 def verify_cache() -> int:
     """Read everything in the cache, print what is damaged, and return the number of damaged files and entries."""
-    from asbc.embeddings.published import lightly_file, published_file, registry, verify_first_use
-
     folder, damaged = cache_folder(), 0
     checks: list[tuple[object, Callable[[], object]]] = [
         (path, partial(read_entry, path)) for path in Store().folders()
     ]
     files = [published_file(name, folder) for name in registry("published")["git_blob_sha1"]]
+    files += [lightly_file(record.parent.name, folder) for record in sorted(folder.glob("lightly/*/*.sha256"))]
     checks += [(file.path, file.verify) for file in files if file.path.exists()]
-    weights = [lightly_file(record.parent.name, folder) for record in sorted(folder.glob("lightly/*/*.sha256"))]
-    checks += [(file.path, partial(verify_first_use, file)) for file in weights if file.path.exists()]
     for name, check in checks:
         try:
             check()

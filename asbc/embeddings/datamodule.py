@@ -1,12 +1,18 @@
-"""Lightning DataModules: images for an encoder, and stored vectors for a model on top of one."""
+"""Lightning: images for an encoder, the encoder over the images, and stored vectors for a model on top of one."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 import struct
+import sys
+import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,19 +22,22 @@ import torch
 import torchvision
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision.datasets.folder import default_loader
 
-from asbc.embeddings.download import fetch_all
+from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.files import read_vectors
-from asbc.embeddings.store import Embeddings, RemoteFile, cache_errors, cache_folder, fingerprint
+from asbc.embeddings.store import Embeddings, RemoteFile, Store, cache_errors, cache_folder, fingerprint, local_paths
 from asbc.learn.labels import is_unlabeled
-from asbc.storage import folder_lock
+from asbc.storage import LockedError, folder_lock
+from asbc.version import __version__
+
+log = logging.getLogger(__name__)
 
 CIFAR = {"cifar10": torchvision.datasets.CIFAR10, "cifar100": torchvision.datasets.CIFAR100}
 _CIFAR_BYTES = {"cifar10": 170_498_071, "cifar100": 169_001_437}
-INSTEAD_OF_CIFAR = "root=<folder> names a folder that has the images, or choose other images."
+_LIBRARIES = ("torch", "torchvision", "lightning", "timm", "numpy")
 
 
 class Batch(NamedTuple):
@@ -142,7 +151,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
     def prepare_data(self) -> None:
         """Download and unpack CIFAR if it is missing."""
         if files := self.missing_files():
-            fetch_all(str(self.source), files, INSTEAD_OF_CIFAR, download=self.download)
+            local_paths(str(self.source), files, "images", self.download)
             with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
                 CIFAR[str(self.source)](self.root, self.split == "train", download=True)  # verifies and unpacks it
 
@@ -171,7 +180,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         batches = [run[at : at + self.batch_size] for run in runs for at in range(0, len(run), self.batch_size)]
         # No sampler distributes them: it would pad, and it refuses fewer batches than processes.
         return DataLoader(
-            _Batches(self._images(self.dataset), batches[rank::world]),
+            _Batches(PreparedImages(self.dataset, self.transform, self.image_size), batches[rank::world]),
             batch_size=None,
             num_workers=self.num_workers,
             pin_memory=torch.cuda.is_available(),
@@ -203,13 +212,6 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         pin = torch.cuda.is_available()
         return DataLoader(pairs, self.batch_size, shuffle, num_workers=self.num_workers, pin_memory=pin)
 
-    def _images(self, dataset: Any) -> PreparedImages:
-        return PreparedImages(dataset, self.transform, self.image_size)
-
-    def batch(self, rows: NDArray) -> Batch:
-        """Return the images and labels of `rows`."""
-        return _Batches(self._images(self.dataset), [rows])[0]
-
     def content_hash(self) -> str:
         """Return a hash of the data set's attribute ``fingerprint`` if it has one, else of its contents."""
         data, digest = self.dataset, hashlib.sha256()
@@ -230,8 +232,9 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     def prepared_hash(self, images: int = 8) -> str:
         """Return a hash of a few images after `transform`, which shows differences that its description does not."""
+        prepared = PreparedImages(self.dataset, self.transform, self.image_size)
         rows = np.unique(np.linspace(0, len(self.dataset) - 1, images).astype(np.int64))
-        return fingerprint(self.batch(rows).images.numpy())
+        return fingerprint(np.stack([prepared[row][0].numpy() for row in rows.tolist()]))
 
 
 class VectorDataModule(lightning.LightningDataModule):
@@ -373,3 +376,131 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
         samples = getattr(dataset, "samples", None)
         file = f" ({samples[row][0]})" if isinstance(samples, list) and row < len(samples) else ""
         raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
+
+
+# The encoder over the images
+
+
+def embed(
+    encoder: Encoder,
+    images: EmbeddingDataModule,
+    store: Store,
+    names: Mapping[str, str],
+    trainer: Mapping[str, Any] | None = None,
+) -> Path:
+    """Return the folder of the stored embeddings of `images`; the encoder runs only for rows that are missing.
+
+    `names` (``encoder``, ``source``, ``dataset``, ``split``) go into the manifest, `trainer` to `lightning.Trainer`.
+    """
+    options = {"accelerator": "auto", "devices": 1, "precision": "32-true", **(trainer or {})}
+    images.prepare_data()
+    images.setup()
+    inputs = {
+        "weights": encoder.weights_hash(),
+        "architecture": encoder.architecture,
+        "model": _text(encoder.model),
+        "transform": _text(encoder.transform),
+        "images": images.content_hash(),
+        "prepared": images.prepared_hash(),
+        "precision": str(options["precision"]),
+    }
+    key = store.key(inputs)
+    found = store.find(key)
+    if found is not None:
+        return found
+    manifest = {
+        **names,
+        "architecture": encoder.architecture,
+        "origin": encoder.origin,
+        "weights_sha256": inputs["weights"],
+        "images_sha256": inputs["images"],
+        "normalisation": inputs["transform"],
+        "precision": inputs["precision"],
+        "versions": {"asbc": __version__, **{name: version(name) for name in _LIBRARIES}},
+    }
+    fixed = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
+    fixed["use_distributed_sampler"] = False
+    with ExitStack() as lock, quiet_lightning():
+        module = Embedder(encoder.model, store, key, manifest, lock)
+        try:
+            runner = lightning.Trainer(**{"enable_progress_bar": sys.stderr.isatty(), **options, **fixed})
+            runner.predict(module, datamodule=images, return_predictions=False)
+        except ValueError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise ValueError(str(error).strip().rpartition("ValueError: ")[2]) from error  # without torch's traceback
+        return store.folder / module.key
+
+
+def _text(value: Any) -> str:
+    """Return a description without memory addresses, which differ between processes."""
+    return " ".join(re.sub(r" at 0x[0-9a-fA-F]+", "", str(value)).split())
+
+
+class Embedder(lightning.LightningModule):
+    """Write the features of every batch, as float32, to a draft of the entry `key`.
+
+    Rank 0 decides which rows are missing, holds the `lock`, and publishes the entry. A batch has the numbers of its
+    rows, so the order of the data set holds for any number of processes.
+    """
+
+    def __init__(self, model: nn.Module, store: Store, key: str, manifest: Mapping[str, Any], lock: ExitStack) -> None:
+        super().__init__()
+        self.model, self.store, self.key, self.manifest, self.lock = model, store, key, manifest, lock
+
+    def setup(self, stage: str) -> None:
+        images: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        missing, self.done, self.n = np.arange(0), False, len(images.dataset)
+        self.key = self.trainer.strategy.broadcast(self.key)
+        self.draft = self.store.draft(self.key)
+        if self.trainer.is_global_zero:
+            with cache_errors(self.store.folder):
+                try:
+                    self.lock.enter_context(folder_lock(self.store.folder, f".{self.key}.lock"))
+                except LockedError:
+                    log.info("another job computes the same embeddings: waiting for it")
+                    self.lock.enter_context(folder_lock(self.store.folder, f".{self.key}.lock", timeout=-1))
+            self.done = self.store.find(self.key) is not None  # another job may have finished it meanwhile
+            missing = missing if self.done else self.draft.missing(self.n)
+            if 0 < len(missing) < self.n:
+                log.info("resuming: %d of %d rows are done", self.n - len(missing), self.n)
+        images.rows = self.trainer.strategy.broadcast(missing)
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        n, *shape = batch.images.shape
+        try:
+            features = self.model(batch.images).float()
+        except (RuntimeError, AssertionError, AttributeError) as error:
+            raise ValueError(f"the model refuses images of shape {tuple(shape)}: {error}") from error
+        if features.ndim != 2 or len(features) != n:
+            raise ValueError(
+                f"the model must return features of shape ({n}, d) for {n} images, got {tuple(features.shape)}"
+            )
+        bad = np.flatnonzero(~features.isfinite().all(dim=1).cpu().numpy())
+        if bad.size:
+            raise ValueError(
+                f"the encoder returned NaN or infinite features for {bad.size} of {n} images, "
+                f"the first is image {int(batch.rows[bad[0]])}; nothing was stored"
+            )
+        self.draft.write(batch.rows.cpu().numpy(), features.cpu().numpy(), batch.labels.cpu().numpy())
+        return features
+
+    def teardown(self, stage: str) -> None:
+        self.trainer.strategy.barrier("all rows written")
+        if self.trainer.is_global_zero and not self.done:
+            self.draft.publish(self.n, self.manifest, self.store.folder / self.key)
+        self.trainer.strategy.barrier("entry published")
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Suppress Lightning's device list and tips, and a warning that does not apply."""
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Total length of `DataLoader` across ranks is zero")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -130,12 +130,19 @@ def read_vectors(
     ((3, 2), ['owl', 'owl', ''])
     """
     path = Path(path).expanduser()
-    found_labels: NDArray | None
+    found_labels: NDArray | None = None
     if (path / "manifest.json").is_file():
         entry = read_entry(path)
         found, found_labels = entry.vectors, entry.labels
+    elif contents := _open(path, None if labels else label):
+        name, found = contents.vectors(vectors)
+        if not labels:
+            label_name, found_labels = contents.labels(label, len(found), name)
+            if not vectors or (label_name and not label):
+                described = f"labels: {label_name}" if label_name else "no labels"
+                log.info("%s: vectors: %s, %s; %s", path, name, found.shape, described)
     else:
-        found, found_labels = _read(path, vectors, None if labels else label, with_labels=not labels)
+        found = _unnamed(path, vectors or (None if labels else label))
     if labels:
         found_labels = _read_labels(Path(labels).expanduser(), label, len(found))
     if found_labels is not None:
@@ -188,20 +195,10 @@ def read_array(path: Path) -> NDArray:
         raise
 
 
-def _read(path: Path, vectors: str | None, label: str | None, *, with_labels: bool) -> tuple[NDArray, NDArray | None]:
-    contents = _open(path, label)
-    if contents is None:
-        if vectors or label:
-            raise ValueError(f"{path}: a .npy file has one array without a name, got {vectors or label!r} as its name")
-        return read_array(path), None
-    name, found = contents.vectors(vectors)
-    if not with_labels:
-        return found, None
-    label_name, labels = contents.labels(label, len(found), name)
-    if not vectors or (label_name and not label):
-        described = f"labels: {label_name}" if label_name else "no labels"
-        log.info("%s: vectors: %s, %s; %s", path, name, found.shape, described)
-    return found, labels
+def _unnamed(path: Path, name: str | None) -> NDArray:
+    if name:
+        raise ValueError(f"{path}: a .npy file has one array without a name, got {name!r} as its name")
+    return read_array(path)
 
 
 def _read_labels(path: Path, label: str | None, n: int) -> NDArray:
@@ -211,9 +208,7 @@ def _read_labels(path: Path, label: str | None, n: int) -> NDArray:
         )
     contents = _open(path, label, "labels")
     if contents is None:
-        if label:
-            raise ValueError(f"{path}: a .npy file has one array without a name, got label={label}")
-        return np.asarray(read_array(path))
+        return np.asarray(_unnamed(path, label))
     only = next(iter(contents.names)) if len(contents.names) == 1 else None
     _, found = contents.labels(label or only, n)
     if found is None:

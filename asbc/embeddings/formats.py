@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from asbc.embeddings.store import first_line
 from asbc.extras import needed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Contents:
 
     origin: str  # the file, for errors
     names: dict[str, str]  # every name, with a description of what it holds
-    tables: list[str]  # names that can be vectors by their shape and type
+    tables: list[str]  # names and patterns that can be vectors by their shape and type
     columns: list[str]  # names that can be labels
     get: Callable[[str], NDArray]  # returns the array of a name
     numbers: Sequence[str] = ()  # columns that a pattern for vectors selects from
@@ -60,7 +61,7 @@ class Contents:
         name = name or _usual_name(list(self.names), VECTOR_NAMES)
         name = name or (self.tables[0] if len(self.tables) == 1 else None)
         if name is not None:
-            return name, self.get(name)
+            return name, self.read(name)
         if not self.tables and not self.numbers:
             raise ValueError(f"{self.origin}: holds no floating-point vectors with one row per item; {self.listing()}")
         raise ValueError(
@@ -75,7 +76,7 @@ class Contents:
         """
         name = name or _usual_name(self.columns, LABEL_NAMES)
         if name is not None:
-            return name, self.get(name)
+            return name, self.read(name)
         others = [n for n in self.columns if n not in self.numbers or not fnmatch.fnmatchcase(n, vectors)]
         found = {name: array for name in others if _is_classes(array := self.get(name), n)}
         if len(found) > 1:
@@ -90,9 +91,14 @@ class Contents:
         more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
         return f"it has {', '.join(shown[:12])}{more}" if shown else "it is empty"
 
-    def unknown(self, name: str) -> ValueError:
-        """Return the error for a name that the file does not have."""
-        return ValueError(f"{self.origin}: there is no {name!r}; {self.listing()}")
+    def read(self, name: str) -> NDArray:
+        """Return the array of a name, or the columns that a pattern selects."""
+        if name in self.names:
+            return self.get(name)
+        chosen = [self.get(number) for number in self.numbers if fnmatch.fnmatchcase(number, name)]
+        if not chosen:
+            raise ValueError(f"{self.origin}: there is no {name!r}; {self.listing()}")
+        return _as_floats(np.column_stack(chosen))
 
 
 def how_to_name(option: str, names: Sequence[str]) -> str:
@@ -112,8 +118,6 @@ def npz_contents(source: Path | IO[bytes], origin: str) -> Contents:
             log.warning("%s: %s is skipped, an array %s", origin, name, OBJECTS)
 
     def get(name: str) -> NDArray:
-        if name not in found:
-            raise contents.unknown(name)
         shape, dtype = found[name]
         if dtype.hasobject:
             raise ValueError(f"{origin}: {name} is an array {OBJECTS}")
@@ -123,14 +127,13 @@ def npz_contents(source: Path | IO[bytes], origin: str) -> Contents:
         with _readable(origin, "an .npz file of plain numbers and strings"), np.load(source) as arrays:
             return arrays[name]  # np.load does not unpickle unless asked to
 
-    contents = Contents(
+    return Contents(
         origin,
         {name: f"{shape} {dtype}" for name, (shape, dtype) in found.items()},
         [name for name, (shape, dtype) in found.items() if len(shape) == 2 and dtype.kind == "f"],
         [name for name, (shape, dtype) in found.items() if len(shape) == 1 and dtype.kind in "biufUS"],
         get,
     )
-    return contents
 
 
 def table_contents(path: Path, label: str | None = None) -> Contents:
@@ -156,10 +159,7 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
         raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
     names, kinds = [str(name) for name in frame.columns], pd.api.types
     lists = [name for name in names if _holds_lists(frame[name])]
-    columns = [name for name in names if name not in lists and not kinds.is_float_dtype(frame[name])]
     label = label or _usual_name(names, LABEL_NAMES)
-    if label in names and label not in columns:
-        columns.append(label)  # integers with gaps are read as floats
     numbers = [
         name
         for name in names
@@ -173,24 +173,18 @@ def table_contents(path: Path, label: str | None = None) -> Contents:
             if len(sizes) > 1:
                 raise ValueError(f"{path}: lists in {name} must have one length, got {sizes[:5]}")
             return np.stack([np.asarray(item) for item in frame[name]])
-        if name in names:
-            return frame[name].astype(object).to_numpy() if name in columns else frame[name].to_numpy()
-        chosen = [number for number in numbers if fnmatch.fnmatchcase(number, name)]
-        if not chosen:
-            raise contents.unknown(name)
-        return _as_floats(frame[chosen].to_numpy())
+        return frame[name].to_numpy()
 
     one_type = len({frame[name].dtype.kind == "f" for name in numbers}) == 1  # integers among floats may be labels
-    contents = Contents(
+    return Contents(
         str(path),
         {name: "lists" if name in lists else str(frame[name].dtype) for name in names},
         lists or ([] if headless else _numbered_columns(numbers)) or (["*"] if one_type else []),
-        columns,
+        [name for name in names if name not in lists],
         get,
         numbers,
         example="'*'",
     )
-    return contents
 
 
 def h5ad_contents(path: Path) -> Contents:
@@ -203,9 +197,6 @@ def h5ad_contents(path: Path) -> Contents:
         x = {"X": data.X} if data.X is not None else {}
         tables = {**{str(key): data.obsm[key] for key in data.obsm}, **x}
         shapes = {key: tuple(table.shape) for key, table in tables.items()}
-        columns = [str(name) for name in data.obs if data.obs[name].dtype.kind != "f"]
-    label = _usual_name([str(name) for name in data.obs], LABEL_NAMES)
-    columns += [label] if label is not None and label not in columns else []
 
     def get(name: str) -> NDArray:
         if name in tables:
@@ -213,19 +204,16 @@ def h5ad_contents(path: Path) -> Contents:
             with _readable(str(path), readable):
                 table = tables[name][:] if name == "X" else tables[name]
                 return _as_floats(table.toarray() if hasattr(table, "toarray") else np.asarray(table))
-        if name in data.obs:
-            return data.obs[name].astype(object).to_numpy()
-        raise contents.unknown(name)
+        return data.obs[name].to_numpy()
 
     vectors = [key for key in tables if key != "X" and key.casefold() not in LAYOUTS] or list(x)
-    contents = Contents(
+    return Contents(
         str(path),
         {key: str(shape) for key, shape in shapes.items()} | {str(key): "obs" for key in data.obs},
         ["X_pca"] if "X_pca" in tables else vectors,  # as scanpy does
-        columns,
+        [str(name) for name in data.obs],
         get,
     )
-    return contents
 
 
 def check_memory(size: int, origin: str) -> None:
@@ -307,5 +295,4 @@ def _readable(origin: str, expected: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ValueError(f"{origin}: not {expected} ({reason})") from error
+        raise ValueError(f"{origin}: not {expected} ({first_line(error)})") from error

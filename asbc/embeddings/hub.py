@@ -1,110 +1,21 @@
-"""The Hugging Face hub: files of models, and data sets of images or ready vectors."""
+"""Data sets of the Hugging Face hub: images, or ready vectors."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.embeddings.bundled import instead_of
-from asbc.embeddings.download import DownloadError, missing_files, unreachable
+from asbc.embeddings.download import DownloadError, unreachable
 from asbc.embeddings.source import EncoderSource
-from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays
+from asbc.embeddings.store import Embeddings, cache_folder, check_arrays, first_line
 from asbc.extras import needed
-
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has
-
-
-# Files of models
-
-
-def hub_address(repository: str, file: str, cache: str | os.PathLike | None = None) -> RemoteFile:
-    """Return the address of a file of ``user/name`` or ``user/name@revision``, and its place in the cache."""
-    from huggingface_hub import constants
-
-    name, _, revision = repository.partition("@")
-    address = f"{constants.ENDPOINT}/{name}/{{}}/{revision or 'main'}/{file}"
-    path = cache_folder(cache) / "hub" / repository / file
-    return RemoteFile(address.format("resolve"), path, page=address.format("blob"))
-
-
-def missing_model_files(
-    model: str | None, path: object = None, cache: str | os.PathLike | None = None
-) -> list[RemoteFile]:
-    """Return the files of the hub that a timm model needs and that are not on this machine.
-
-    That is ``hf-hub:user/name``, or ``name.tag``, whose weights are in timm's own repository, unless `path` is given.
-    """
-    kind, _, repository = (model or "").partition(":")
-    wanted: list[tuple[str, ...]] = [] if path is not None else [WEIGHTS]
-    if kind in ("hf-hub", "hf_hub"):
-        wanted.insert(0, ("config.json",))
-    elif "." in kind and not repository:
-        repository = f"timm/{kind}"
-    else:
-        return []
-    return [hub_address(repository, names[0], cache) for names in wanted if _local(repository, names, cache) is None]
-
-
-def hub_file(
-    repository: str, names: tuple[str, ...], model: str, cache: str | os.PathLike | None = None, download: bool = True
-) -> Path:
-    """Return the first of several files that a repository has, downloaded if it is not on this machine.
-
-    `repository` is ``user/name`` or ``user/name@revision``; `model` is what the files are for, in errors.
-    """
-    from huggingface_hub import constants
-
-    found = _local(repository, names, cache)
-    if found is not None:
-        return found
-    address = hub_address(repository, names[0], cache)
-    reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else unreachable(address.url) if download else None
-    if reason or not download:
-        raise missing_files(f"model={model!r}", [address], instead_of("timm"), reason or "download=false")
-    for name in names:
-        try:
-            found = _ask(repository, name)
-        except Exception as error:  # huggingface_hub raises many kinds
-            raise missing_files(f"model={model!r}", [address], instead_of("timm"), str(error)) from error
-        if found:
-            return found
-    raise ValueError(f"model={model!r}: {repository} has none of the files {', '.join(names)}")
-
-
-def _local(repository: str, names: tuple[str, ...], cache: str | os.PathLike | None) -> Path | None:
-    """Return the first file that is in asbc's cache or in the hub's."""
-    for name in names:
-        path = hub_address(repository, name, cache).path
-        found = path if path.is_file() else _ask(repository, name, local_files_only=True)
-        if found:
-            return found
-    return None
-
-
-def _ask(repository: str, file: str, **options: Any) -> Path | None:
-    """Return a file through huggingface_hub, or None if the repository, or the cache, does not have it."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils import EntryNotFoundError, HFValidationError
-
-    name, _, revision = repository.partition("@")
-    try:
-        return Path(hf_hub_download(name, file, revision=revision or None, **options))
-    except EntryNotFoundError:
-        return None
-    except HFValidationError as error:
-        raise ValueError(f"model: {repository!r} is not the name of a repository on the hub ({error})") from error
-
-
-# Data sets
 
 
 @dataclass(repr=False)
@@ -170,8 +81,7 @@ class HuggingFace(EncoderSource):
             return Embeddings(vectors, labels, name, self.encoder)
         if self.source in ("published", "sample"):
             raise ValueError(f"source={self.source!r} has no encoder for images; choose lightly, checkpoint or timm")
-        fields = {key: getattr(self, key) for key in EncoderSource.__dataclass_fields__}
-        return EncoderSource(**{**fields, "dataset": HubImages(rows, column, label), "name": name}).load()
+        return EncoderSource.load(replace(self, dataset=HubImages(rows, column, label), name=name))
 
 
 class HubImages:
@@ -193,18 +103,10 @@ class HubImages:
         label = item[self.label]
         return item[self.column], int(label if self.classes is None else np.searchsorted(self.classes, label))
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """Hash of the images as they are stored, which avoids decoding them."""
-        from datasets import Image
-
-        digest = hashlib.sha256()
-        for item in self.rows.cast_column(self.column, Image(decode=False)):
-            image = item[self.column]
-            content = image["bytes"] if image["bytes"] is not None else Path(image["path"]).read_bytes()
-            digest.update(hashlib.sha256(content).digest())
-            digest.update(f"{item[self.label] if self.label else None};".encode())
-        return digest.hexdigest()
+        """The hash that `datasets` gives the rows, so that images need not be decoded to recognise them."""
+        return f"{self.rows._fingerprint} {self.column} {self.label}"
 
 
 def open_dataset(
@@ -234,7 +136,7 @@ def open_dataset(
         with _offline(reason is not None or folder.is_dir()):
             return datasets.load_dataset(source, config, split=split, revision=revision, cache_dir=place)
     except Exception as error:  # datasets raises many kinds
-        first = (str(error).splitlines() or [type(error).__name__])[0]
+        first = first_line(error)
         if reason:
             detail = "" if "OfflineMode" in first else f": {first}"
             raise DownloadError(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.learn.labels import is_unlabeled
-from asbc.validation import seed_number
+from asbc.validation import seed_number, whole_number
 
 MIN_PER_STRATUM = 10  # rows of every stratum, if it has as many and the sample is large enough
 
@@ -46,17 +46,13 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.size == 0:
         raise ValueError(f"labels must be a non-empty array of shape (n,), got shape {labels.shape}")
-    if isinstance(per_class, bool) or not isinstance(per_class, (int, np.integer)) or per_class < 1:
-        raise ValueError(f"per_class must be an integer of 1 or more, got {per_class!r}")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
-
+    per_class, seed = whole_number(per_class, "per_class", 1), seed_number(seed)
     labeled = np.flatnonzero(~is_unlabeled(labels))
     if not len(labeled):
         raise ValueError(f"labels must have at least one label; all {len(labels)} entries are unlabelled")
     _, members, counts = np.unique(labels[labeled], return_inverse=True, return_counts=True)
     by_class = np.split(labeled[np.argsort(members, kind="stable")], np.cumsum(counts)[:-1])
-    chosen = [np.random.default_rng([int(seed), c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
+    chosen = [np.random.default_rng([seed, c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 

@@ -1,23 +1,35 @@
-"""Images to vectors: which encoder, which images, and where the result is kept."""
+"""Images to vectors: which encoder, which images, and published vectors and weights.
+
+``published.json`` has repository, commit and git blob hash of vectors of solo-learn's CIFAR encoders. ``lightly.json``
+has addresses and architectures of the weights of lightly's ImageNet benchmark; no hash of them is published.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache as cached
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from asbc.embeddings.store import Embeddings, Store, read_entry
+import numpy as np
+
+from asbc.embeddings.bundled import load_sample
+from asbc.embeddings.files import read_array
+from asbc.embeddings.store import Embeddings, RemoteFile, Store, cache_folder, check_arrays, local_paths, read_entry
 from asbc.extras import needed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do not need it
     from torch.utils.data import Dataset
 
-    from asbc.embeddings.checkpoints import Encoder
-    from asbc.embeddings.datamodule import EmbeddingDataModule
-    from asbc.embeddings.store import RemoteFile
+    from asbc.embeddings.encoders import Encoder
 
 SOURCES = ("sample", "published", "lightly", "checkpoint", "timm")
+HOST = "https://raw.githubusercontent.com"
 
 
 @dataclass(repr=False)
@@ -98,12 +110,8 @@ class EncoderSource:
     def load(self) -> Embeddings:
         """Return the embeddings, downloaded or computed now if they are not in the cache."""
         if self.source == "sample":
-            from asbc.embeddings.bundled import load_sample
-
             return load_sample(self.encoder, str(self.dataset), self.split)
         if self.source == "published":
-            from asbc.embeddings.published import published_embeddings
-
             return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache, self.download)
         # The store finds entries by content, so another job may have stored this one under other names.
         return replace(read_entry(self.embed()), name=self._dataset_name(), encoder=self.encoder)
@@ -117,8 +125,7 @@ class EncoderSource:
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: no checkpoint file or folder given for source=checkpoint")
         with needed("embedding images", "embed"):
-            from asbc.embeddings.datamodule import EmbeddingDataModule
-            from asbc.embeddings.embedder import embed
+            from asbc.embeddings.datamodule import EmbeddingDataModule, embed
 
         images = EmbeddingDataModule(
             self.dataset,
@@ -129,7 +136,7 @@ class EncoderSource:
             download=self.download,
             cache=self.cache,
         )
-        encoder = self._open(images)
+        encoder = self.open_encoder(images.missing_files())
         images.transform, images.image_size = encoder.transform, encoder.image_size
         names = {
             "encoder": self.encoder,
@@ -139,31 +146,25 @@ class EncoderSource:
         }
         return embed(encoder, images, Store(self.cache), names, self.trainer)
 
-    def _open(self, images: EmbeddingDataModule) -> Encoder:
-        """Return the encoder. If files of it or of the images cannot be downloaded, one error lists all of them."""
-        what, files = f"{self.encoder} on {self._dataset_name()}", images.missing_files()
-        if self.source == "lightly":
-            from asbc.embeddings.published import lightly_encoder, lightly_file
+    def open_encoder(self, others: Sequence[RemoteFile] = ()) -> Encoder:
+        """Return the encoder. If files of it or `others` cannot be downloaded, one error lists all of them."""
+        from asbc.embeddings.encoders import read_checkpoint, timm_files, timm_model
 
-            self._download(what, [lightly_file(self.encoder, self.cache), *files])
-            return lightly_encoder(self.encoder, self.cache, self.download)
-        if self.source == "timm":
-            from asbc.embeddings.hub import missing_model_files
-            from asbc.embeddings.timm_models import timm_model
-
-            self._download(what, [*missing_model_files(self.model, self.path, self.cache), *files])
-            return timm_model(self.model, self.path, self.trust_checkpoint, self.prefix, self.cache, self.download)
+        if not isinstance(self.source, str):
+            return self.source
         if self.source == "checkpoint":
-            from asbc.embeddings.checkpoints import read_checkpoint
-
             return read_checkpoint(str(self.path), self.trust_checkpoint, self.prefix, self.padding)
-        return cast("Encoder", self.source)
-
-    def _download(self, what: str, files: list[RemoteFile]) -> None:
-        from asbc.embeddings.bundled import instead_of
-        from asbc.embeddings.download import fetch_all
-
-        fetch_all(what, files, instead_of(str(self.source)), download=self.download)
+        lightly = self.source == "lightly"
+        files = [lightly_file(self.encoder, self.cache)] if lightly else timm_files(self.model, self.path, self.cache)
+        what = f"{self.encoder} on {self._dataset_name()}"
+        paths = local_paths(what, [*files, *others], self.source, self.download)[: len(files)]
+        if not lightly:
+            return timm_model(str(self.model), paths, self.path, self.trust_checkpoint, self.prefix)
+        found = read_checkpoint(paths[0], prefix="backbone.")
+        expected = registry("lightly")["encoders"][self.encoder]["backbone"].partition("_patch")[0]
+        if not found.architecture.startswith(f"{expected},"):
+            raise ValueError(f"{paths[0]}: lightly's {self.encoder} is a {expected}, this is a {found.architecture}")
+        return found
 
     def _dataset_name(self) -> str:
         if self.name:
@@ -171,3 +172,53 @@ class EncoderSource:
         if self.dataset == "imagefolder":
             return Path(self.root or self.dataset).name
         return self.dataset if isinstance(self.dataset, str) else type(self.dataset).__name__.lower()
+
+
+@cached
+def registry(name: str) -> dict[str, Any]:
+    """Return the contents of ``published.json`` or ``lightly.json``."""
+    return json.loads(resources.files("asbc.embeddings").joinpath(f"{name}.json").read_text())
+
+
+def published_embeddings(
+    encoder: str, dataset: str, split: str, cache: str | os.PathLike | None = None, download: bool = True
+) -> Embeddings:
+    """Return published vectors and labels, downloaded on first use; the error for an unknown name lists all."""
+    name = f"data/{dataset}/embeddings_{encoder}_{split}.npy"
+    known = registry("published")["git_blob_sha1"]
+    if name not in known:
+        encoders = sorted({Path(each).stem.split("_")[1] for each in known if "/embeddings_" in each})
+        raise ValueError(
+            f"no published embeddings of encoder={encoder!r}, dataset={dataset!r}, split={split!r}; there are "
+            f"{', '.join(encoders)} on cifar10 and cifar100, train and test. Other encoders: source=lightly, "
+            "source=checkpoint or source=timm."
+        )
+    files = [published_file(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
+    paths = local_paths(f"{encoder} on {dataset}", files, "published", download)
+    vectors, labels = read_array(paths[0]), np.asarray(read_array(paths[1]))
+    check_arrays(vectors, labels, name)
+    return Embeddings(vectors, labels, dataset, encoder)
+
+
+def published_file(name: str, cache: Path) -> RemoteFile:
+    """Return address and place of a published file of vectors or labels."""
+    facts = registry("published")
+    rows = 50_000 if name.endswith("_train.npy") else 10_000
+    size = rows * (8 if "labels" in name else 512 * 4)  # int64, or 512 float32
+    path = cache / "published" / facts["commit"][:12] / name
+    url = f"{HOST}/{facts['repository']}/{facts['commit']}/{name}"
+    return RemoteFile(url, path, f"git:{facts['git_blob_sha1'][name]}", size)
+
+
+def lightly_file(encoder: str, cache: str | os.PathLike | None = None) -> RemoteFile:
+    """Return address and place of lightly's weights of one encoder; the error for an unknown one lists all.
+
+    A ResNet-50 returns 2048 features; the ViT-S/16 returns the 384 of its class token after the final norm. DINO's
+    weights are the teacher's. Images are resized to 256 pixels, cropped to the central 224, and normalised with
+    ImageNet's mean and standard deviation.
+    """
+    encoders = registry("lightly")["encoders"]
+    if encoder not in encoders:
+        raise ValueError(f"lightly publishes no weights of encoder={encoder!r}; there are {', '.join(encoders)}")
+    url = encoders[encoder]["url"]
+    return RemoteFile(url, cache_folder(cache) / "lightly" / encoder / unquote(url.rsplit("/", 1)[1]))

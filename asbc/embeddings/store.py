@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,11 @@ from asbc.storage import (
     read_json,
     remove_temporary_files,
     write_array_blocks,
+    write_atomic,
     write_json,
 )
+
+log = logging.getLogger(__name__)
 
 FORMAT = 2  # version of an entry's layout
 BLOCK_BYTES = 2**24  # read at once, so that a memory map is never copied to memory as a whole
@@ -131,6 +135,11 @@ def _blocks(array: NDArray) -> Iterator[NDArray]:
         yield array[start : start + rows]
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 # The cache folder
 
 
@@ -157,6 +166,9 @@ def cache_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
+# Files of other people
+
+
 @dataclass(frozen=True)
 class RemoteFile:
     """A file, its address, and its place in the cache."""
@@ -165,7 +177,7 @@ class RemoteFile:
     path: Path
     hash: str = ""  # "git:..." (the SHA-1 of a git blob), "sha256:..." or "md5:..."; empty if none is published
     size: int = 0  # approximate bytes; 0 if not published
-    page: str = ""  # web page with size and hash, for files of the hub, which huggingface_hub downloads
+    hub: tuple[str, ...] = ()  # repository of the Hugging Face hub, and the file's names there in order of preference
 
     def problem(self, path: Path) -> str:
         """Return why `path` is not this file, or nothing."""
@@ -174,9 +186,40 @@ class RemoteFile:
         return f"its {kind} hash is {found}, expected {expected}" if found != expected else ""
 
     def verify(self) -> None:
-        """Raise a ValueError if the stored file is not the published one."""
+        """Raise a ValueError if the stored file is not the published one.
+
+        If no hash is published, the SHA-256 is recorded next to the file at first use and compared later.
+        """
         if problem := self.problem(self.path):
             raise ValueError(f"{self.path}: not the published file ({problem}). Remove it to download it again.")
+        if self.hash or self.hub:
+            return
+        record, found = self.path.with_name(self.path.name + ".sha256"), file_hash(self.path)
+        try:
+            expected = record.read_text().split()[0]
+        except (FileNotFoundError, IndexError):
+            try:
+                write_atomic(record, f"{found}  {self.path.name}\n")
+            except OSError as error:  # a shared folder that is read-only
+                log.warning("%s: its SHA-256 %s could not be recorded (%s)", self.path, found, error.strerror)
+            return
+        if found != expected:
+            raise ValueError(
+                f"{self.path}: changed or damaged since its first use (its SHA-256 was {expected}, it is {found}). "
+                f"Remove it to download it again; if it is meant to be another file, remove {record} too."
+            )
+
+
+def local_paths(what: str, files: Sequence[RemoteFile], source: str, download: bool = True) -> list[Path]:
+    """Return where files are, after downloading those that are missing and verifying all; see `fetch_all`."""
+    missing, found = [file for file in files if not file.path.exists()], {}
+    if missing:
+        from asbc.embeddings.download import fetch_all
+
+        found = dict(zip(missing, fetch_all(what, missing, source, download), strict=True))
+    for file in files:
+        file.verify()
+    return [found.get(file, file.path) for file in files]
 
 
 def file_hash(path: Path, kind: str = "sha256") -> str:

@@ -6,9 +6,10 @@ resumes with the batches that it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lightning
 import numpy as np
@@ -51,7 +52,7 @@ class ImageArrays(Dataset):
         if not file.is_file():
             raise FileNotFoundError(f"{file}: no such file")
         arrays = npz_contents(file, str(file))
-        images, labels = arrays.get("images"), arrays.get("labels") if "labels" in arrays.names else None
+        images, labels = arrays.read("images"), arrays.read("labels") if "labels" in arrays.names else None
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ValueError(f"{file}: images must be uint8 (n, h, w, 3), got {images.dtype} {images.shape}")
         if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):
@@ -85,8 +86,8 @@ def held_out_arrays(path: str | None = None) -> ImageArrays | None:
     return None if path is None else ImageArrays(path)
 
 
-class TrainingBatches:
-    """The batches of an epoch: lists of views, each of shape (b, 3, h, w), for one process.
+class TrainingData(lightning.LightningDataModule):
+    """Augmented batches for each process of a trainer: lists of views, each of shape (b, 3, h, w).
 
     Parameters
     ----------
@@ -103,134 +104,83 @@ class TrainingBatches:
         images of one size and augmentations of tensors (lightly's blur is not one).
     num_workers : int, default=0
         Processes that read and augment. The batches do not depend on it.
-    rank, world : int
-        Number of this process, and of how many.
     """
-
-    def __init__(
-        self,
-        images: Any,
-        views: Views,
-        batch_size: int,
-        seed: int,
-        together: int = 1,
-        num_workers: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self.images, self.views, self.batch_size, self.seed = images, views, batch_size, seed
-        self.together, self.num_workers, self.rank, self.world = together, num_workers, rank, world
-        self.epoch, self.done = 0, 0
-        self.sampler = self  # Lightning calls its set_epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch, self.done = epoch, 0
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the position in the epoch, for a checkpoint."""
-        return {"epoch": self.epoch, "done": self.done}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self.done = state["epoch"], state["done"]
-
-    def __len__(self) -> int:
-        return len(self.images) // (self.batch_size * self.world)
-
-    def rows(self, epoch: int) -> NDArray[np.int64]:
-        """Return the rows of this process's batches, (batches, batch_size)."""
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.images))
-        return order[: len(self) * self.batch_size * self.world].reshape(len(self), self.world, -1)[:, self.rank]
-
-    def __iter__(self) -> Iterator[list[Tensor]]:
-        # A generator: nothing runs before the first batch is requested, when the epoch is known.
-        if self.done >= len(self):
-            self.done = 0
-        loader = DataLoader(
-            _AugmentedBatches(self, self.epoch, self.done),
-            batch_size=None,
-            num_workers=self.num_workers,
-            pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),  # keeps the global generator untouched
-        )
-        for views in loader:
-            self.done += 1
-            yield views
-
-
-class TrainingData(lightning.LightningDataModule):
-    """Training batches for each process of a trainer; the parameters are those of `TrainingBatches`."""
 
     def __init__(
         self, images: Any, views: Views, batch_size: int, seed: int, together: int = 1, num_workers: int = 0
     ) -> None:
         super().__init__()
-        self.arguments = (images, views, batch_size, seed, together, num_workers)
-        self.batches: TrainingBatches | None = None
-        self.state: dict[str, int] = {}
+        self.images, self.views, self.batch_size, self.seed = images, views, batch_size, seed
+        self.together, self.num_workers = together, num_workers
 
-    def train_dataloader(self) -> TrainingBatches:
-        assert self.trainer is not None
-        rank, world = self.trainer.global_rank, self.trainer.world_size
-        self.batches = TrainingBatches(*self.arguments, rank=rank, world=world)
-        if self.state:
-            self.batches.load_state_dict(self.state)
-        return self.batches
+    def train_dataloader(self) -> _Epoch:
+        return _Epoch(self)
 
-    # Lightning restores a loader's state only if the loader is created after the checkpoint is read, which a schedule
-    # by steps prevents. So the data module keeps the position, too.
+    def batches(self, epoch: int, first: int = 0, rank: int = 0, world: int = 1) -> DataLoader:
+        """Return the batches of process `rank` of `world` in an epoch, from number `first` on."""
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.images))
+        count = len(order) // (self.batch_size * world)
+        rows = order[: count * self.batch_size * world].reshape(count, world, self.batch_size)[:, rank]
+        seeds = [np.random.SeedSequence([self.seed, epoch, at, rank]).generate_state(2) for at in range(count)]
+        return DataLoader(
+            _AugmentedBatches(self, rows[first:], seeds[first:]),
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),  # keeps the global generator untouched
+        )
 
-    def state_dict(self) -> dict[str, int]:
-        return {} if self.batches is None else self.batches.state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        self.state = state_dict
-        if self.batches is not None:
-            self.batches.load_state_dict(state_dict)
+class _Epoch:
+    """The batches that the epoch of a trainer still needs, by the number of finished steps, which a checkpoint has."""
+
+    def __init__(self, data: TrainingData) -> None:
+        self.data, self.trainer = data, cast("lightning.Trainer", data.trainer)
+
+    def __len__(self) -> int:
+        return len(self.data.images) // (self.data.batch_size * self.trainer.world_size)
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        # A generator: nothing runs before the first batch is requested, when the number of steps is known.
+        per_step = self.trainer.accumulate_grad_batches
+        epoch, steps = divmod(self.trainer.global_step, math.ceil(self.trainer.num_training_batches / per_step))
+        place = self.trainer.global_rank, self.trainer.world_size
+        yield from self.data.batches(epoch, steps * per_step, *place)
 
 
 class _AugmentedBatches(Dataset):
-    """The batches of an epoch as items, from number `first` on."""
+    """Batches as items, each with its own seeds for torch and NumPy."""
 
-    def __init__(self, plan: TrainingBatches, epoch: int, first: int) -> None:
-        self.plan, self.epoch, self.first = plan, epoch, first
-        self.rows = plan.rows(epoch)
+    def __init__(self, data: TrainingData, rows: NDArray[np.int64], seeds: Sequence[NDArray]) -> None:
+        self.data, self.rows, self.seeds = data, rows, seeds
 
     def __len__(self) -> int:
-        return len(self.rows) - self.first
+        return len(self.rows)
 
     def __getitem__(self, number: int) -> list[Tensor]:
-        plan, at = self.plan, self.first + number
-        if number >= len(self):
-            raise IndexError(number)
-        seeds = np.random.SeedSequence([plan.seed, self.epoch, at, plan.rank]).generate_state(2)
         before = np.random.get_state()  # noqa: NPY002
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(seeds[0]))
-            np.random.seed(seeds[1])  # noqa: NPY002 - lightly's blur uses the global generator
+            torch.manual_seed(int(self.seeds[number][0]))
+            np.random.seed(self.seeds[number][1])  # noqa: NPY002 - lightly's blur uses the global generator
             try:
-                augmented = [plan.views(item) for item in self._items(self.rows[at])]
+                augmented = [self.data.views(item) for item in self._items(self.rows[number])]
             finally:
                 np.random.set_state(before)  # noqa: NPY002
-        join = torch.cat if plan.together > 1 else torch.stack
+        join = torch.cat if self.data.together > 1 else torch.stack
         return [join(list(view)) for view in zip(*augmented, strict=True)]
 
-    def _items(self, rows: NDArray[np.int64]) -> Iterator[Any]:
-        plan = self.plan
-        images = (read_image(plan.images, int(row))[0] for row in rows)
-        if plan.together == 1:
-            for image in images:
-                yield Image.fromarray(image) if isinstance(image, np.ndarray) else image
-            return
+    def _items(self, rows: NDArray[np.int64]) -> Iterable[Any]:
+        images = [read_image(self.data.images, int(row))[0] for row in rows]
+        if self.data.together == 1:
+            return [Image.fromarray(image) if isinstance(image, np.ndarray) else image for image in images]
         arrays = [np.asarray(image) for image in images]
         sizes = {array.shape for array in arrays}
         if len(sizes) > 1:
             raise ValueError(
-                f"together={plan.together}: images that are augmented together must have one size, "
+                f"together={self.data.together}: images that are augmented together must have one size, "
                 f"got {', '.join(map(str, sorted(sizes)[:3]))}; together=1 takes any"
             )
-        tensor = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
-        yield from tensor.split(plan.together)
+        return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous().split(self.data.together)
 
 
 def drop_idle_steps(views: Any) -> Any:

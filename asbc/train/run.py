@@ -22,13 +22,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from asbc.configs import build
-from asbc.embeddings.checkpoints import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
 from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages, read_image
+from asbc.embeddings.encoders import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
 from asbc.learn.probe import GraphProbe
 from asbc.progress import Progress
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
 from asbc.train.data import TrainingData, drop_idle_steps
-from asbc.train.method import Method
 from asbc.validation import seed_number, whole_number
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class TrainingProgress(Callback):
         total = int(trainer.estimated_stepping_batches)
         step = Progress(self.shown and trainer.is_global_zero).step("training", total, trainer.global_step, "steps")
         self.advance = self.open.enter_context(step)
-        self.start, self.first = time.perf_counter(), trainer.global_step
+        self.start, self.first = time.perf_counter(), trainer.global_step  # a run may resume in mid-epoch
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.start, self.first = time.perf_counter(), trainer.global_step
@@ -83,10 +82,10 @@ class TrainingProgress(Callback):
 
 
 class NeighborProbe(Callback):
-    """Log ``knn20``: accuracy of the vote of the 20 nearest training images on held-out images.
+    """Log ``knn20``: accuracy of the vote of the 20 nearest training images, weighted by ``exp(cosine / 0.1)``.
 
-    It is measured before the first step, every `every_n_epochs` epochs, and at the end. `bank` and `held_out` are data
-    sets of (image, label) pairs.
+    It is measured on `held_out` before the first step, every `every_n_epochs` epochs, and at the end. `bank` has the
+    training images. Both are data sets of (image, label) pairs.
     """
 
     def __init__(self, bank: Dataset, held_out: Dataset, every_n_epochs: int = 50, k: int = 20) -> None:
@@ -103,35 +102,31 @@ class NeighborProbe(Callback):
 
     def _log(self, trainer: Trainer, module: LightningModule) -> None:
         if trainer.is_global_zero:
-            value = knn_accuracy(module.backbone, self.bank, self.held_out, self.k)  # type: ignore[arg-type]
+            features, labels = self._features(module, self.bank)
+            queries, expected = self._features(module, self.held_out)
+            options = {"num_classes": int(max(labels.max(), expected.max())) + 1, "knn_k": min(self.k, len(features))}
+            found = [knn_predict(q, features.T, labels, knn_t=0.1, **options)[:, 0] for q in queries.split(256)]
+            value = float((torch.cat(found) == expected).float().mean())
             log.info("step %d: knn%d accuracy %.3f on held-out images", trainer.global_step, self.k, value)
             for logger in trainer.loggers:
                 logger.log_metrics({f"knn{self.k}": value}, step=trainer.global_step)
         trainer.strategy.barrier("neighbour probe")
 
-
-def knn_accuracy(backbone: nn.Module, bank: Dataset, held_out: Dataset, k: int = 20) -> float:
-    """Return the accuracy of a k-nearest-neighbour vote, by cosine with weights ``exp(cosine / 0.1)``."""
-    features, labels = _unit_features(backbone, bank)
-    queries, expected = _unit_features(backbone, held_out)
-    classes = int(max(labels.max(), expected.max())) + 1
-    k = min(k, len(features))
-    found = [knn_predict(q, features.T, labels, classes, knn_k=k, knn_t=0.1)[:, 0] for q in queries.split(256)]
-    return float((torch.cat(found) == expected).float().mean())
-
-
-@torch.no_grad()
-def _unit_features(backbone: nn.Module, images: Dataset) -> tuple[Tensor, Tensor]:
-    mode, device = backbone.training, next(backbone.parameters()).device
-    backbone.eval()
-    try:
-        found: list[tuple[Any, Any]] = [
-            (nn.functional.normalize(backbone(batch.to(device, memory_format=torch.channels_last))), labels.to(device))
-            for batch, labels in DataLoader(images, batch_size=500)
-        ]
-    finally:
-        backbone.train(mode)
-    return torch.cat([features for features, _ in found]), torch.cat([labels for _, labels in found])
+    @torch.no_grad()
+    def _features(self, module: LightningModule, images: Dataset) -> tuple[Tensor, Tensor]:
+        """Return features of unit length, and labels."""
+        backbone: Any = module.backbone
+        mode = backbone.training
+        backbone.eval()
+        try:
+            found: list[tuple[Any, Any]] = [
+                (backbone(batch.to(module.device, memory_format=torch.channels_last)), labels.to(module.device))
+                for batch, labels in DataLoader(images, batch_size=500)
+            ]
+        finally:
+            backbone.train(mode)
+        features, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return nn.functional.normalize(features), labels
 
 
 def pretrain(config: DictConfig) -> Path:
@@ -149,7 +144,7 @@ def pretrain(config: DictConfig) -> Path:
     if len(images) < images_per_step:
         raise ValueError(
             f"encoder.batch_size={encoder.batch_size} on {world} device(s): a step needs {images_per_step} images, "
-            f"and there are {len(images)}"
+            f"and there are {len(images)}; give a smaller encoder.batch_size"
         )
     # The backbone comes first, so that all methods start from the same random weights for one seed.
     torch.manual_seed(config.seed)
@@ -162,14 +157,23 @@ def pretrain(config: DictConfig) -> Path:
             recipe=build(encoder.recipe, "encoder.recipe"),
             images_per_step=images_per_step,
         )
-    _check_batch(method, encoder.batch_size)
+    if encoder.batch_size < method.smallest_batch:
+        raise ValueError(
+            f"encoder.batch_size={encoder.batch_size}: the loss of {type(method).__name__} compares images of a batch "
+            f"and needs at least {method.smallest_batch} per device"
+        )
     write_args(folder, solo_args(config))
     checkpoint = latest_checkpoint(folder)
     step = _finished_steps(checkpoint)
+    callbacks = [
+        *_probes(config, images, held_out),
+        TrainingProgress(bool(config.progress)),
+        Checkpoints(folder, f"{encoder.name}-{config.data.name}", config.checkpoint_steps),
+    ]
     trainer = lightning.Trainer(
         default_root_dir=str(folder),
         max_epochs=encoder.epochs,
-        callbacks=[*_probes(config, images, held_out), *_reporters(config, folder)],
+        callbacks=callbacks,
         logger=[build(node, f"logger.{name}", folder=folder, from_step=step) for name, node in config.logger.items()],
         enable_checkpointing=False,  # Checkpoints writes atomically
         enable_progress_bar=False,
@@ -218,11 +222,6 @@ def _spread(images: Any, most: int | None) -> Any:
     """Return at most `most` images, evenly spaced over the data set; None for all."""
     n = len(images)
     return images if most is None or most >= n else Subset(images, np.linspace(0, n - 1, most).astype(int).tolist())
-
-
-def _reporters(config: DictConfig, folder: Path) -> list[Callback]:
-    name = f"{config.encoder.name}-{config.data.name}"
-    return [TrainingProgress(bool(config.progress)), Checkpoints(folder, name, config.checkpoint_steps)]
 
 
 def _log_result(config: DictConfig, folder: Path) -> None:
@@ -284,14 +283,6 @@ def _check(config: DictConfig) -> None:
     if config.threads is not None:
         whole_number(config.threads, "threads", 1)
     seed_number(config.seed)
-
-
-def _check_batch(method: Method, batch_size: int) -> None:
-    if batch_size < method.smallest_batch:
-        raise ValueError(
-            f"encoder.batch_size={batch_size}: the loss of {type(method).__name__} compares images of a batch and "
-            f"needs at least {method.smallest_batch} per device"
-        )
 
 
 def _open_images(data: DictConfig) -> tuple[Any, Any]:

@@ -1,7 +1,9 @@
 import itertools
+import json
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,12 @@ from torch import nn
 from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
 from asbc.embeddings import EncoderSource, Files, command, read_checkpoint
-from asbc.embeddings.published import published_file
+from asbc.embeddings.source import published_file
 from asbc.embeddings.store import Store, read_entry
 from asbc.learn.vote import loo_predict
 from asbc.storage import write_json
 from tests.commands import call, run
+from tests.walks import walk
 
 from .small import checkpoint_of, new_args, write_checkpoint
 
@@ -160,6 +163,35 @@ def test_an_image_that_cannot_be_read_is_one_line(workplace, workers):
     done = asbc_embed(*words, f"embedding.num_workers={workers}", cwd=workplace, cache=workplace / "cache")
     assert done.returncode == 1
     assert re.fullmatch(r"asbc-embed: image 4 of the data set \(.*dogs/1\.png\) cannot be read: .*\n", done.stderr)
+
+
+@pytest.mark.parametrize("source", ["checkpoint", "timm"])
+def test_it_runs_through_few_modules(workplace, source):
+    """The entry point in asbc/commands.py included."""
+    import timm
+
+    torch.manual_seed(0)
+    hub = workplace / "cache" / "hub" / "some" / "net"
+    hub.mkdir(parents=True)
+    images = {"input_size": [3, 32, 32], "classifier": "fc", "num_classes": 10}
+    (hub / "config.json").write_text(json.dumps({"architecture": "test_resnet", "pretrained_cfg": images}))
+    torch.save(timm.create_model("test_resnet", num_classes=10).state_dict(), hub / "pytorch_model.bin")
+    words = {
+        "checkpoint": f"embedding.path={workplace / 'checkpoints' / 'nnclr'}",
+        "timm": "embedding.model=hf-hub:some/net",
+    }
+    words = ["embedding=encoder", f"embedding.source={source}", words[source], "embedding.trainer.accelerator=cpu"]
+    words += ["embedding.dataset=imagefolder", f"embedding.root={workplace / 'photos'}"]
+    done = []
+
+    def embed():
+        done.append(asbc_embed(*words, cwd=workplace, cache=workplace / "cache"))
+
+    embed()  # imports do not count
+    shutil.rmtree(workplace / "cache" / "embeddings")
+    found = walk(embed)
+    assert [each.returncode for each in done] == [0, 0], done[-1].stderr
+    assert len({*found, "commands", "extras"}) <= 9, sorted(found)
 
 
 def test_a_sweep_without_a_network_says_it_once_each(tmp_path):

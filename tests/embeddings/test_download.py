@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from asbc.embeddings import EncoderSource, download, published
+from asbc.embeddings import EncoderSource, download
+from asbc.embeddings import source as published
 from asbc.embeddings.download import DownloadError
 from asbc.embeddings.store import CacheError, RemoteFile, file_hash
 

@@ -16,8 +16,7 @@ from torch import nn
 from torchvision.transforms import v2
 
 from asbc.embeddings import Encoder, read_checkpoint
-from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.embedder import embed
+from asbc.embeddings.datamodule import EmbeddingDataModule, embed
 from asbc.embeddings.source import EncoderSource
 from asbc.embeddings.store import Store, read_entry
 from tests.commands import Process

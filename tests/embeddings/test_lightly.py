@@ -15,16 +15,20 @@ import torchvision
 from torch import nn
 from torchvision.transforms import v2
 
-from asbc.embeddings import download, published
+from asbc.embeddings import EncoderSource, download
+from asbc.embeddings import source as published
 from asbc.embeddings.download import DownloadError
-from asbc.embeddings.published import lightly_encoder, lightly_file
-from asbc.embeddings.source import EncoderSource
+from asbc.embeddings.source import lightly_file
 from asbc.embeddings.store import RemoteFile, cache_folder
 
 from .small import shake
 from .web import CONTENT, Server, status
 
 SIX = ("simclr", "mocov2", "byol", "barlow", "vicreg", "dino")
+
+
+def lightly_encoder(name):
+    return EncoderSource(name, "lightly").open_encoder()
 
 
 def vit_small():

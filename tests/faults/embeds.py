@@ -1,7 +1,6 @@
 """A small embedding for the fault tests."""
 
-from asbc.embeddings.datamodule import EmbeddingDataModule
-from asbc.embeddings.embedder import embed
+from asbc.embeddings.datamodule import EmbeddingDataModule, embed
 from asbc.embeddings.store import Store
 from tests.embeddings.small import Noise, tiny_encoder
 

@@ -90,7 +90,7 @@ def write_args(folder):
 def write_safetensors(folder):
     from safetensors.torch import save_file
 
-    from asbc.embeddings.checkpoints import resnet
+    from asbc.embeddings.encoders import resnet
 
     save_file(resnet("resnet10", 2, 2).state_dict(), folder / "x.safetensors")
     return folder / "x.safetensors"

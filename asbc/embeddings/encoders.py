@@ -1,6 +1,7 @@
 """Encoders from files of weights: solo-learn, lightly, stable-pretraining, torchvision and timm.
 
-A file of weights is read without running code in it.
+A file of weights is read without running code in it. timm builds networks and their transforms, but never reads weights
+here: some of its versions unpickle them, and it accepts weights that do not fit.
 """
 
 from __future__ import annotations
@@ -10,21 +11,28 @@ import inspect
 import itertools
 import json
 import math
+import os
 import pickle
 import re
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import timm
+import timm.data
 import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.transforms import v2
 
+from asbc.embeddings.store import RemoteFile, cache_folder, first_line
 from asbc.storage import CHECKSUM_KEY, json_checksum, open_regular
 
 # solo-learn embeds CIFAR-10 and CIFAR-100 with these values, whatever it used for training.
@@ -48,6 +56,7 @@ _CLASSIFIERS = ("fc.", "head.")
 # Every ResNet or ViT has one of these weights; what precedes it is the prefix of an encoder.
 _ENCODER_PREFIX = re.compile(r"(|.*\.)(layer1\.0\.conv1|patch_embed\.proj)\.weight")
 MAX_ARGS_BYTES = 2**20
+HUB_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first one that a repository has
 
 
 @dataclass(frozen=True)
@@ -137,38 +146,49 @@ def read_checkpoint(
     state = {key: value for key, value in state.items() if not key.startswith(_CLASSIFIERS)}
     networks = {key.split(".")[0] for key in everything}
     args = _read_args(args_file) if args_file else _infer_args(state, networks, file, list_prefixes(everything))
-    where, name, kwargs, own = args_file or file, args["backbone"], args["kwargs"], args["asbc"]
+    where, name, own = args_file or file, args.backbone, args.own
     if name not in _BACKBONES:
         raise ValueError(f"{where}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
     if own:
         stem = None if own["padding"] is None else padding or own["padding"]
     else:
-        stem = (padding or 2) if args["dataset"] in ("cifar10", "cifar100") else None  # solo-learn pads by 2
+        stem = (padding or 2) if args.dataset in ("cifar10", "cifar100") else None  # solo-learn pads by 2
         known = padding or args_file or "classifier" in networks  # every method of solo-learn has a classifier
-        if stem and name.startswith("resnet") and not known:
+        if stem and name in RESNETS and not known:
             raise ValueError(
                 f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
                 "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
             )
     try:
         with torch.device("meta"):  # allocates nothing, whatever sizes args.json asks for
-            model = resnet(name, stem, **kwargs) if name in RESNETS else _vit(name, args["method"], kwargs, state)
+            model = resnet(name, stem, **args.kwargs) if name in RESNETS else _vit(args, state)
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise ValueError(f"{where}: {name} does not take the arguments {kwargs} ({error})") from error
+        raise ValueError(f"{where}: {name} does not take the arguments {args.kwargs} ({error})") from error
     load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
     if isinstance(model, VisionTransformer):
-        size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(name, args['method'])} heads"
+        size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(args)} heads"
     else:
-        width = kwargs.get("width", STANDARD_WIDTH)
+        width = args.kwargs.get("width", STANDARD_WIDTH)
         size, architecture = None, f"{name}, {'ImageNet' if stem is None else 'CIFAR'} stem"
         architecture += f", width {width}" if width != STANDARD_WIDTH else ""
         architecture += ", padding 1" if stem == 1 else ""
     if own:
         transform, size = plain_view(own["image_size"], own["mean"], own["std"]), own["image_size"]
     else:
-        transform, size = _transform(args["dataset"], size)
+        transform, size = _transform(args.dataset, size)
     origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
+
+
+@dataclass(frozen=True)
+class _Args:
+    """What ``args.json``, or else the weights, say about an encoder."""
+
+    backbone: str
+    dataset: str  # that it was trained on, which determines stem and transform
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the backbone
+    method: str | None = None
+    own: Mapping[str, Any] | None = None  # image_size, padding, mean and std, which asbc-pretrain adds
 
 
 def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
@@ -192,8 +212,8 @@ def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
     return path, args if args.is_file() else None
 
 
-def _read_args(path: Path) -> dict[str, Any]:
-    """Return backbone, its arguments, method and data set from an ``args.json`` of any solo-learn version."""
+def _read_args(path: Path) -> _Args:
+    """Read an ``args.json`` of ``asbc-pretrain`` or of any version of solo-learn."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_ARGS_BYTES + 1)
@@ -209,37 +229,25 @@ def _read_args(path: Path) -> dict[str, Any]:
         else:
             name, kwargs = backbone, dict(args.get("backbone_args", args.get("encoder_args")) or {})
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
-        own = args.get("asbc")
-        if own is not None:
-            own = _own_args(own)
         if not isinstance(name, str) or not isinstance(dataset, str):
             raise TypeError("backbone and dataset must be strings")
+        own = args.get("asbc")
+        if own is not None:
+            size, padding = own["image_size"], own["padding"]
+            scale = np.array([own["mean"], own["std"]], float)
+            good = type(size) is int and 1 <= size <= 4096 and padding in (None, 0, 1, 2, 3)
+            if not good or scale.shape != (2, 3) or not np.isfinite(scale).all() or scale[1].min() <= 0:
+                raise ValueError("image_size, padding, mean or std is out of range")
+            own = {"image_size": size, "padding": padding, "mean": scale[0].tolist(), "std": scale[1].tolist()}
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        reason = shorten(first_line(error))
-        raise ValueError(
-            f"{path}: damaged, or not an args.json of solo-learn ({type(error).__name__}: {reason})"
-        ) from error
+        reason = f"{type(error).__name__}: {shorten(first_line(error))}"
+        raise ValueError(f"{path}: damaged, or not an args.json of solo-learn ({reason})") from error
     kwargs.pop("cifar", None)  # follows from the data set
-    return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": args.get("method"), "asbc": own}
+    return _Args(name, dataset, kwargs, args.get("method"), own)
 
 
-def _own_args(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that ``asbc-pretrain`` adds to ``args.json``, after checking their types."""
-    size, padding = own["image_size"], own["padding"]
-    if type(size) is not int or not 1 <= size <= 4096:
-        raise ValueError(f"image_size must be between 1 and 4096, got {size!r}")
-    if padding is not None and (type(padding) is not int or not 0 <= padding <= 3):
-        raise ValueError(f"padding must be between 0 and 3 or null, got {padding!r}")
-    scale = {key: [float(value) for value in own[key]] for key in ("mean", "std")}
-    if any(len(values) != 3 or not all(map(math.isfinite, values)) for values in scale.values()):
-        raise ValueError("mean and std must have three finite numbers")
-    if min(scale["std"]) <= 0:
-        raise ValueError("std must be positive")
-    return {"image_size": size, "padding": padding, **scale}
-
-
-def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, prefixes: str) -> dict[str, Any]:
-    """Return the same as `_read_args`, from the shapes of weights and the names of the checkpoint's other networks."""
+def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, prefixes: str) -> _Args:
+    """Infer the architecture from the shapes of weights and the names of the checkpoint's other networks."""
     if "cls_token" in state and "pos_embed" in state:
         width = state["cls_token"].shape[-1]
         name = next((name for name, known in _VIT_WIDTH.items() if known == width), f"ViT of width {width}")
@@ -250,8 +258,7 @@ def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, pre
                 "which changes the features; put args.json next to the file"
             )
         dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
-        method = "mae" if "decoder" in networks else None
-        return {"backbone": name, "kwargs": {}, "dataset": dataset, "method": method, "asbc": None}
+        return _Args(name, dataset, method="mae" if "decoder" in networks else None)
     if "conv1.weight" in state:
         bottleneck = "layer1.0.conv3.weight" in state
         blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
@@ -260,26 +267,24 @@ def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, pre
         name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
         dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"
         width = state["conv1.weight"].shape[0]
-        kwargs = {} if width == STANDARD_WIDTH else {"width": width}
-        return {"backbone": name, "kwargs": kwargs, "dataset": dataset, "method": None, "asbc": None}
+        return _Args(name, dataset, {} if width == STANDARD_WIDTH else {"width": width})
     raise ValueError(
         f"{file}: neither a ResNet nor a ViT (first weights: {join(list(state)[:3])}); "
         f"supported are {', '.join(_BACKBONES)}. {prefixes}"
     )
 
 
-def _vit(name: str, method: str | None, kwargs: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
+def _vit(args: _Args, state: Mapping[str, Tensor]) -> nn.Module:
     sizes: dict[str, Any] = {}
     if "patch_embed.proj.weight" in state and "pos_embed" in state:
         sizes = {"patch_size": state["patch_embed.proj.weight"].shape[-1], "img_size": _vit_image_size(state)}
-    heads = _vit_heads(name, method)
-    fixed: dict[str, Any] = {"embed_dim": _VIT_WIDTH[name], "depth": 12, "num_heads": heads, "num_classes": 0}
-    return VisionTransformer(**{**sizes, **kwargs}, **fixed)
+    fixed: dict[str, Any] = {"embed_dim": _VIT_WIDTH[args.backbone], "depth": 12, "num_classes": 0}
+    return VisionTransformer(**{**sizes, **args.kwargs}, **fixed, num_heads=_vit_heads(args))
 
 
-def _vit_heads(name: str, method: str | None) -> int:
+def _vit_heads(args: _Args) -> int:
     # solo-learn gives ViTs of any width 12 heads for these two methods; weights do not show it.
-    return 12 if method in ("mocov3", "mae") else _VIT_WIDTH[name] // 64
+    return 12 if args.method in ("mocov3", "mae") else _VIT_WIDTH[args.backbone] // 64
 
 
 def _vit_image_size(state: Mapping[str, Tensor]) -> int:
@@ -338,6 +343,110 @@ class _ResNet(ResNet):
             self.conv1 = nn.Conv2d(3, self.width, kernel_size=7, stride=2, padding=3, bias=False)
             self.bn1 = self._norm_layer(self.width)
         return super()._make_layer(block, planes * self.width // STANDARD_WIDTH, *args, **kwargs)
+
+
+# timm
+
+
+def timm_files(
+    model: str | None, path: str | Path | None = None, cache: str | os.PathLike | None = None
+) -> list[RemoteFile]:
+    """Return the files that a timm model needs: ``config.json`` of a repository, and the weights unless in `path`."""
+    kind, _, place = (model or "").partition(":")
+    if not model:
+        raise ValueError("model: no timm model given; for example vit_small_patch16_224.dino")
+    if place and kind not in ("hf-hub", "hf_hub", "local-dir"):
+        raise ValueError(f"model={model!r}: expected the name of a timm model, hf-hub:user/name or local-dir:folder")
+    if place:
+        wanted = [("config.json",), *([] if path else [HUB_WEIGHTS])]
+        return [] if kind == "local-dir" else [_hub_file(place, names, cache) for names in wanted]
+    if path:
+        return []
+    if "." not in model:
+        tags = ", ".join(timm.list_pretrained(f"{model}.*")) or "none"
+        raise ValueError(
+            f"model={model!r} is an architecture without weights: give path=<file of weights>, "
+            f"or the full name of weights in timm's hub ({tags})"
+        )
+    config: Any = timm.get_pretrained_cfg(model) if model in timm.list_pretrained() else None
+    if config is None or config.custom_load or not (config.hf_hub_id or config.url):
+        raise ValueError(f"model={model!r}: timm lists no weights that asbc reads; download them and give path=<file>")
+    if config.hf_hub_id:
+        named = config.hf_hub_filename
+        return [_hub_file(config.hf_hub_id, (named,) if named else HUB_WEIGHTS, cache)]
+    return [RemoteFile(config.url, cache_folder(cache) / "timm" / model / config.url.rsplit("/", 1)[1])]
+
+
+def _hub_file(repository: str, names: tuple[str, ...], cache: str | os.PathLike | None) -> RemoteFile:
+    """Return the first of several files of ``user/name`` or ``user/name@revision`` that is on this machine.
+
+    If none is, the result has the place for the first one.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    name, _, revision = repository.partition("@")
+    folder = cache_folder(cache) / "hub" / repository
+    places = [folder / each for each in names]
+    places += [Path(str(try_to_load_from_cache(name, each, revision=revision or None))) for each in names]
+    url = f"{constants.ENDPOINT}/{name}/resolve/{revision or 'main'}/{names[0]}"
+    return RemoteFile(url, next((place for place in places if place.is_file()), places[0]), hub=(repository, *names))
+
+
+def timm_model(
+    model: str,
+    files: Sequence[Path],
+    path: str | Path | None = None,
+    trust_checkpoint: bool = False,
+    prefix: str | None = None,
+) -> Encoder:
+    """Return a timm model with its own transform.
+
+    Parameters
+    ----------
+    model : str
+        ``"name.tag"`` for weights from timm's hub, ``"name"`` for an architecture with weights in `path`,
+        ``"hf-hub:user/name"`` for a timm model on the Hugging Face hub, ``"local-dir:folder"`` for a folder with the
+        same files (``config.json`` and ``model.safetensors``).
+    files : sequence of Path
+        The files of `timm_files`.
+    path, trust_checkpoint, prefix
+        As in `asbc.embeddings.EncoderSource`.
+    """
+    kind, _, place = model.partition(":")
+    folder = Path(place).expanduser() if kind == "local-dir" else files[0].parent if place else None
+    try:
+        network: Any = timm.create_model(f"local-dir:{folder}" if folder else model, pretrained=False, num_classes=0)
+    except Exception as error:  # timm raises many kinds
+        raise ValueError(f"timm cannot create model={model!r}: {first_line(error)}") from error
+    file = Path(path).expanduser() if path else _weights_in(folder) if folder and not files else files[-1]
+    everything = state_dict_of(read_weights(file, trust_checkpoint), file)
+    state = select_weights(everything, prefix, file) if prefix else everything
+    head = network.pretrained_cfg.get("classifier") or ()  # one name or several
+    heads = tuple(f"{name}." for name in ([head] if isinstance(head, str) else head))
+    state = {key: value for key, value in state.items() if not key.startswith(heads)}
+    expected = set(network.state_dict())
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    if convert and not expected & set(state):  # timm can convert the names of the original authors
+        with suppress(Exception):  # written for other weights: loading them reports what does not fit
+            state = convert(dict(state), network)
+    foreign = prefix is None and not expected & set(state)
+    hint = f". prefix= names a network in the file. {list_prefixes(everything)}" if foreign else ""
+    load_strictly(network, state, f"{file} as {model}", hint)
+    config = timm.data.resolve_model_data_config(network)
+    transform = timm.data.create_transform(**config, is_training=False)
+    origin = f"timm {model}" + (f" from {file.name}" if path else "")
+    return Encoder(network.eval(), transform, tuple(config["input_size"][1:]), f"timm {model}", origin)
+
+
+def _weights_in(folder: Path) -> Path:
+    """Return the file of weights in a folder, safetensors first."""
+    for pattern in (*HUB_WEIGHTS, "*.safetensors", "*.pth", "*.bin", "*.pt"):
+        files = sorted(folder.glob(pattern))
+        if len(files) > 1:
+            raise ValueError(f"{folder}: several files of weights ({join(f.name for f in files)}); give path=<file>")
+        if files:
+            return files[0]
+    raise FileNotFoundError(f"{folder}: there is no file of weights, such as model.safetensors")
 
 
 # Files of weights
@@ -463,7 +572,7 @@ def list_prefixes(state: Mapping[str, Tensor]) -> str:
     return f"ResNets and ViTs have the prefixes {', '.join(networks) or 'none'}; the file has {counted}{more}."
 
 
-def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str, hint: str = "") -> None:
     """Load weights into a model, or raise a ValueError that counts and names those that do not fit."""
     expected = model.state_dict()
     shapes = [
@@ -478,7 +587,7 @@ def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str) -> N
     }
     listed = [f"{len(names)} {kind}: {join(names, 5)}" for kind, names in problems.items() if names]
     if listed:
-        raise ValueError(f"{what}: the weights do not fit. {'; '.join(listed)}")
+        raise ValueError(f"{what}: the weights do not fit. {'; '.join(listed)}{hint}")
     for name, value in state.items():
         if value.untyped_storage().nbytes() < value.numel() * value.element_size():
             raise ValueError(f"{what}: {shorten(name)} declares more numbers than the file holds")
@@ -495,8 +604,3 @@ def join(names: Iterable[str], most: int = 8) -> str:
     """Return the first `most` names, shortened and joined."""
     first = [shorten(name) for name in itertools.islice(names, most + 1)]
     return ", ".join(first[:most]) + (", ..." if len(first) > most else "")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
