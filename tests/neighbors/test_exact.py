@@ -49,7 +49,7 @@ def test_tiles_and_threads_of_any_number_give_the_same_bits(monkeypatch, tile, t
     X = np.random.default_rng(0).normal(size=(1500, 20)).astype(np.float32)
     expected = asbc.search_neighbors(X, 12)
     monkeypatch.setattr(exact_module, "TILE", tile)
-    monkeypatch.setattr(exact_module, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(exact_module, "thread_count", lambda: threads)
     monkeypatch.setattr(exact_module, "SORTED_ROWS", tile)
     found = asbc.search_neighbors(X, 12)
     assert np.array_equal(found.indices, expected.indices)

@@ -380,9 +380,9 @@ def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
             panels = [panel for own in spec["panelBankConfig"]["sections"] for panel in own["panels"]]
             drawn = [(panel["viewType"], panel["config"].get("chartTitle")) for panel in panels]
             assert drawn == [
-                ("Run History Line Plot", "LOO against samples per class"),
-                ("Scatter Plot", "LOO against gamma, knn"),
-                ("Scatter Plot", "LOO against gamma, nnk_sigma"),
+                ("Run History Line Plot", "LOO against samples per class, mean over gamma"),
+                ("Scatter Plot", "LOO against gamma, kNN"),
+                ("Scatter Plot", "LOO against gamma, NNK-σ"),
                 ("Run Comparer", None),
             ]
             assert panels[0]["config"]["metrics"] == ["loo/knn", "loo/nnk_sigma"]
