@@ -348,13 +348,13 @@ def main() -> None:
     """`asbc-upload`: send finished runs to W&B, each once."""
     parser = argparse.ArgumentParser(prog="asbc-upload", description="Send finished runs to W&B, each once.")
     parser.add_argument("folder", type=Path, help="outputs, a results folder, or one run")
-    parser.add_argument("--project", default="asbc")
-    parser.add_argument("--entity", default=None)
+    parser.add_argument("--project", default="asbc", help="W&B project, asbc by default")
+    parser.add_argument("--entity", default=None, help="W&B user or team, your default one by default")
     parser.add_argument("--tag", action="append", default=[], help="may be given several times")
     parser.add_argument("--offline", action="store_true", help="write W&B's files without sending them")
-    parser.add_argument("--dashboard", action="store_true", help="also save a workspace for each experiment")
+    parser.add_argument("--dashboard", action="store_true", help="also save a workspace per experiment (online)")
     parser.add_argument(
-        "--report", action="store_true", help="also save workspaces and a new W&B report with their panels"
+        "--report", action="store_true", help="also save workspaces and a W&B report with their panels (online)"
     )
     options = parser.parse_args()
     if options.offline and (options.dashboard or options.report):
