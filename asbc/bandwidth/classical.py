@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from numbers import Real
 from typing import ClassVar
@@ -70,12 +71,12 @@ class SelfTuning(Bandwidth):
         return BandwidthChoice(self.summarize(X, neighbors, dimension)["sigma"], mutual=True)
 
 
-class GlobalRule(Bandwidth):
+class GlobalRule(Bandwidth, ABC):
     """Base class of rules that choose one bandwidth for all nodes: they define ``one_sigma``."""
 
+    @abstractmethod
     def one_sigma(self, summary: Summary) -> tuple[float, bool]:
-        """The bandwidth (0 if all nodes coincide), and whether it is the smallest or the largest considered."""
-        raise NotImplementedError
+        """Return the bandwidth (0 if all nodes coincide), and whether it is the smallest or the largest considered."""
 
     def resolve(self, summary):
         return KnownBandwidth(*self.one_sigma(summary))
