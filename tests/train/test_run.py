@@ -21,7 +21,7 @@ from asbc.configs import conf_dir
 from asbc.embeddings import read_checkpoint
 from asbc.train import run as runs
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve
-from asbc.train.method import Method
+from asbc.train.methods import Method
 from asbc.train.run import pretrain
 from tests.commands import Process
 
