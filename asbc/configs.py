@@ -6,11 +6,13 @@ import difflib
 import functools
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from asbc.extras import MissingExtraError
+from asbc.storage import explain_write_error
 
 WEIGHTS = ("gaussian", "nnk")  # that each bandwidth rule is combined with
 
@@ -111,3 +113,36 @@ def build(node: Any, name: str, **kwargs: Any) -> Any:
                 "PYTHONPATH=FOLDER those of any other folder"
             ) from error
         raise
+
+
+FAILED: list[str] = []  # errors of the failed jobs of a sweep
+
+
+@contextmanager
+def job_errors(command: str, out: str = "") -> Iterator[None]:
+    """Exit with the error of a job as one line; in a sweep, print it and let the other jobs run.
+
+    `out` is the folder of a job that resumes after an error.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    try:
+        yield
+    except (MissingExtraError, ValueError, OSError) as error:
+        explained = explain_write_error(error) if out and isinstance(error, OSError) else None
+        message = f"{out}: {explained}; the same command resumes" if explained else str(error)
+        context = HydraConfig.get()
+        if context.mode != RunMode.MULTIRUN:
+            sys.exit(f"{command}: {message}")
+        if "joblib" in str(context.launcher.get("_target_")):
+            raise  # the job runs in another process, and only an exception is passed on
+        print(f"{command} {' '.join(context.overrides.task)}: {message}", file=sys.stderr, flush=True)
+        FAILED.append(message)
+
+
+def run_jobs(run: Callable[[], None]) -> None:
+    """Call a function that Hydra decorates, and exit with 1 if `job_errors` has noted a failed job."""
+    FAILED.clear()
+    run()
+    sys.exit(1 if FAILED else 0)

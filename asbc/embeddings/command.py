@@ -9,38 +9,23 @@ from collections.abc import Callable
 from functools import partial
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from asbc.configs import build, conf_dir, import_own_modules
+from asbc.configs import build, conf_dir, import_own_modules, job_errors, run_jobs
 from asbc.embeddings.source import lightly_file, published_file, registry
 from asbc.embeddings.store import Store, cache_folder, read_entry, read_entry_manifest
-from asbc.extras import MissingExtraError
 
 log = logging.getLogger(__name__)
-
-FAILED: list[str] = []  # errors of the failed jobs of a sweep
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="embed")
 def run(config: DictConfig) -> None:
     start = time.perf_counter()
-    try:
+    with job_errors("asbc-embed"):
         import_own_modules()
         embeddings = build(config.embedding, "embedding").load()
-    except (MissingExtraError, ValueError, OSError) as error:
-        context = HydraConfig.get()
-        if context.mode != RunMode.MULTIRUN:
-            sys.exit(f"asbc-embed: {error}")
-        if "joblib" in str(context.launcher.get("_target_")):
-            raise  # the job runs in another process, and only an exception is passed on
-        print(f"asbc-embed {' '.join(context.overrides.task)}: {error}", file=sys.stderr, flush=True)
-        FAILED.append(str(error))
-        return
-    log.info(
-        "%r, %.1f s, cache %s", embeddings, time.perf_counter() - start, cache_folder(config.embedding.get("cache"))
-    )
+        folder = cache_folder(config.embedding.get("cache"))
+        log.info("%r, %.1f s, cache %s", embeddings, time.perf_counter() - start, folder)
 
 
 def list_cache() -> None:
@@ -87,17 +72,13 @@ def verify_cache() -> int:
 
 def main() -> None:
     """Run the command."""
-    FAILED.clear()
     if sys.argv[1:] == ["--list"]:
         list_cache()
     elif sys.argv[1:] == ["--verify"]:
         sys.exit(1 if verify_cache() else 0)
     else:
-        run()
-        sys.exit(1 if FAILED else 0)
+        run_jobs(run)
 
 
 if __name__ == "__main__":
-    from asbc.embeddings.command import main as start  # Hydra imports this module by its name, and both share FAILED
-
-    start()
+    main()
