@@ -1,7 +1,7 @@
 """A page about your vectors: a map, clusters, outliers, near-duplicates and doubtful labels.
 
-`material` reads what is given, `findings` computes every number, `page` draws the map and writes the HTML and the
-table, and `command` is `asbc-explore`.
+`command` is `asbc-explore`: it reads what is given. `findings` computes every number. `page` draws the map and writes
+the HTML and the table.
 """
 
 from asbc.explore.findings import Findings, explore

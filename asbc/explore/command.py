@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from asbc.embeddings.bundled import DATA, Clinc100
+from asbc.embeddings.files import read_labels, read_vectors
+from asbc.embeddings.store import read_entry_manifest
 from asbc.explore.findings import explore
-from asbc.explore.material import Material, make_thumbnails, read_material
-from asbc.explore.page import check_targets, write_page
+from asbc.explore.page import check_targets, make_thumbnails, write_page
 from asbc.extras import needed
 from asbc.outofcore import BuildError
+from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
+
+SAMPLE = "clinc100"  # name of the bundled sample
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,10 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         with needed("this command", "explore"):  # importing umap takes seconds
             if find_spec("umap") is None:
                 raise ModuleNotFoundError("No module named 'umap'", name="umap")
-        check_targets(args.out)
-        names = ("labels", "texts", "images", "graph", "vectors", "label")
-        material = read_material(args.source, **{name: getattr(args, name) for name in names})
-        page = _make_page(args, material)
+        page = make_page(args)
     except KeyboardInterrupt:
         print("asbc-explore: stopped; nothing was written.", file=sys.stderr)
         return 130
@@ -79,27 +86,107 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _make_page(args: argparse.Namespace, material: Material) -> Path:
-    """Compute the findings, building the graph in memory unless there is a folder, and write the page."""
-    progress, names = not args.quiet, None
-    if material.images is not None:
-        names = [path.relative_to(Path(args.images).expanduser()).as_posix() for path in material.images]
+def make_page(args: argparse.Namespace) -> Path:
+    """Read what is given, compute the findings, and write the page."""
+    check_targets(args.out)
+    progress, thumbnails = not args.quiet, None
+    title, vectors, labels, graph = read_source(args.source, args.labels, args.graph, args.vectors, args.label)
+    n = int(read_graph_manifest(graph)["n"]) if vectors is None else len(vectors)
+    paths = None if args.images is None else find_images(args.images, n)
     found = explore(
-        material.vectors if material.graph is None else material.graph,
-        material.labels,
-        vectors=material.vectors,
-        texts=material.texts,
-        images=names,
+        vectors if graph is None else graph,
+        labels,
+        vectors=None if graph is None else vectors,
+        texts=None if args.texts is None else read_texts(args.texts, n),
+        images=None if paths is None else [path.relative_to(args.images).as_posix() for path in paths],
         corrections=args.corrections,
-        metric=args.metric,
+        metric=args.metric if graph is None else None,
         seed=args.seed,
         progress=progress,
     )
-    thumbnails = None
-    if material.images is not None:
-        thumbnails = make_thumbnails(material.images, found.shown, progress=progress)
+    if paths is not None:
+        thumbnails = make_thumbnails(paths, found.shown, progress=progress)
     with Progress(progress).step("page"):
-        return write_page(found, args.out, title=args.title or material.title, thumbnails=thumbnails)
+        return write_page(found, args.out, title=args.title or title, thumbnails=thumbnails)
+
+
+def read_source(
+    source: str | Path,
+    labels: str | None = None,
+    graph: str | None = None,
+    vectors: str | None = None,
+    label: str | None = None,
+) -> tuple[str, Any, Any, Any]:
+    """Return a title, the vectors or None, the labels or None, and the folder of the graph or None.
+
+    `source` is a file of vectors, a folder that `asbc-build` or `asbc-embed` wrote, or "clinc100"; `vectors` and
+    `label` are names of arrays or columns in files.
+    """
+    path, folder = Path(source).expanduser(), None if graph is None else Path(graph).expanduser()
+    if str(source) == SAMPLE and not path.exists():
+        sample, title = Clinc100().load(), "CLINC100: 3,000 sentences, 100 intents"
+        found, own = sample.vectors, np.load(DATA / "clinc100.npz")["label_names"][sample.labels]
+        own = own if labels is None else read_labels(labels, len(own), label=label)
+    elif path.is_dir() and not any((path / name).is_file() for name in ("manifest.json", "plan.json")):
+        raise ValueError(f"{path}: not a folder that asbc-embed or asbc-build wrote.")
+    elif path.is_dir() and not (path / "vectors.npy").is_file():
+        if folder is not None:
+            raise ValueError(f"--graph: {path} is a graph already; with --graph, give the vectors first.")
+        n = int(read_graph_manifest(path)["n"])
+        return f"{n:,} nodes", None, None if labels is None else read_labels(labels, n, label=label), path
+    else:
+        found, own = read_vectors(path, labels, vectors=vectors, label=label)
+        facts = read_entry_manifest(path) if path.is_dir() else None
+        title = f"{facts['encoder']} of {facts['dataset']}" if facts else f"{len(found):,} vectors"
+    built = len(found) if folder is None else int(read_graph_manifest(folder)["n"])
+    if built != len(found):
+        raise ValueError(f"--graph: {folder} has {built:,} nodes, and {path} has {len(found):,} vectors.")
+    return title, found, own, folder
+
+
+def read_texts(path: str | Path, n: int) -> list[str]:
+    """Return the lines of a UTF-8 file, which must be `n`."""
+    try:
+        # Only line feeds end a line: a text may contain other characters that Python treats as line ends.
+        lines = Path(path).expanduser().read_bytes().decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"texts: {path}: no such file.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"texts: {path} is not UTF-8 text ({error}).") from None
+    lines = lines[:-1] if lines[-1] == "" else lines
+    if len(lines) != n:
+        raise ValueError(f"texts: {path} has {len(lines):,} lines for {n:,} vectors; give one line per vector.")
+    return [line.rstrip("\r") for line in lines]
+
+
+def find_images(folder: str | os.PathLike, n: int | None = None) -> list[Path]:
+    """Return the images in a folder in the order of torchvision's ``ImageFolder``: by subfolder, then by name.
+
+    Parameters
+    ----------
+    folder : str or path
+        With or without subfolders for classes.
+    n : int or None, default=None
+        How many there must be.
+    """
+    top = Path(folder)
+    if not top.is_dir():
+        raise FileNotFoundError(f"images: {top} is not a folder.")
+    walked = [next(os.walk(top))]
+    for subfolder in sorted(entry for entry in top.iterdir() if entry.is_dir()):
+        walked += sorted(os.walk(subfolder, followlinks=True))
+    found = [
+        Path(root, name)
+        for root, _, names in walked
+        for name in sorted(names)
+        if Path(name).suffix.lower() in IMAGE_SUFFIXES
+    ]
+    if n is not None and len(found) != n:
+        raise ValueError(
+            f"images: {top} holds {len(found):,} images for {n:,} vectors; it must hold one per vector, in the order "
+            "of their sorted names."
+        )
+    return found
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,24 +23,19 @@ from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, wilson_interval
 from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
 from asbc.learn.names import name_clusters
-from asbc.outofcore.folder import load_graph, load_nodes, read_graph_manifest
+from asbc.learn.source import Evidence, open_source
+from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
-from asbc.validation import as_vectors, row_index, seed_number
+from asbc.validation import seed_number
 
 log = logging.getLogger(__name__)
 
+WEIGHTS = "blend"  # finds the most doubtful labels
 MAP_LIMIT = 100_000  # nodes that a map shows at most
 # How many of each the page lists; the table next to it has all.
 MAX_SUSPECTS, MAX_OUTLIERS, MAX_GROUPS = 20_000, 50, 100
 N_EXAMPLES = 3  # the most central nodes of a cluster
 SIMULATED_NODES = 100_000  # up to which a review of the labels is simulated, which repeats the audit ten times
-
-
-def default_builder(n: int, metric: str = "cosine", seed: int = 0) -> GraphBuilder:
-    """Return an unfitted builder for `n` vectors. Blended weights find the most doubtful labels."""
-    if n <= SMALLEST_TREE:
-        raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {n}.")
-    return GraphBuilder(weights="blend", k_cand=max(SMALLEST_TREE, min(30, n - 1)), metric=metric, random_state=seed)
 
 
 @dataclass(frozen=True)
@@ -215,19 +209,16 @@ def explore(
     (80, 2, True)
     """
     bar = Progress(progress)
-    index = source.index_ if hasattr(source, "index_") else row_index(source)
+    if hasattr(source, "__len__") and not isinstance(source, str) and len(source) <= SMALLEST_TREE:
+        raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {len(source)}.")
+    with bar.step("graph"):
+        rows = open_source(source, WEIGHTS, metric, vectors, seed)
+        graph = rows.graph()
+    n = rows.neighbors.n
     labels, texts, images = (
-        align_rows(values, index, name) for name, values in (("labels", labels), ("texts", texts), ("images", images))
+        align_rows(values, rows.index, name)
+        for name, values in (("labels", labels), ("texts", texts), ("images", images))
     )
-    if not isinstance(source, GraphBuilder | str | os.PathLike):
-        array = as_vectors(source, "source")
-        with bar.step("graph"):
-            source = default_builder(len(array), metric or "cosine", seed).fit(array)
-        vectors = array if vectors is None else vectors
-    elif isinstance(source, GraphBuilder) and vectors is None:
-        vectors = source.vectors_
-    facts = graph_facts(source) | {"seed": seed}
-    n = facts["n"]
     columns: dict[str, Any] = {"labels": labels, "texts": texts, "images": images}
     for name, column in columns.items():
         if column is not None and len(column) != n:
@@ -246,15 +237,15 @@ def explore(
     judged = codes is not None and len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
     codes = codes if judged else None
     with bar.step("describe"):
-        about = describe(source, codes, vectors=vectors)
+        about = describe(rows, codes)
     issues = report = simulation = None
     if codes is not None and given is not None:
         with bar.step("labels"):
-            issues = find_label_issues(source, given, vectors=vectors)
+            issues = find_label_issues(rows, given)
             report = judge_classes(issues)
             simulation = issues.simulate(seed=seed) if about.n <= SIMULATED_NODES else None
     with bar.step("clusters"):
-        clusters = find_clusters(source, None if given is None else _words(given), texts, seed)
+        clusters = find_clusters(rows, graph, None if given is None else _words(given), texts, seed)
     shown = np.arange(n)
     if n > MAP_LIMIT:
         shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
@@ -266,8 +257,9 @@ def explore(
     if clusters is not None:
         named += [clusters.examples[clusters.level].ravel(), *(nodes[:, 0] for nodes in clusters.examples)]
     shown = np.union1d(shown, np.concatenate(named))
-    places = _places(source, vectors, shown, about.n, seed, bar)
-    nodes = _table(source, about, given, issues, shown, places)
+    with bar.step("layout"):
+        places = _places(rows, graph, shown, seed)
+    nodes = _table(rows, about, given, issues, shown, places)
     if clusters is not None:
         cluster = clusters.levels[clusters.level]
         nodes["cluster"], nodes["cluster_confidence"] = cluster, clusters.confidence
@@ -275,7 +267,8 @@ def explore(
     for name, column in (("text", texts), ("image", images)):
         if column is not None:
             nodes[name] = list(column)
-    return Findings(nodes, about, shown, issues, report, vectors is not None, facts, clusters, simulation, table)
+    placed, facts = rows.vectors is not None, graph_facts(rows, graph) | {"seed": seed}
+    return Findings(nodes, about, shown, issues, report, placed, facts, clusters, simulation, table)
 
 
 def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
@@ -285,24 +278,21 @@ def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
     return encode_partial(labels)
 
 
-def _places(source, vectors, shown, n, seed, bar) -> NDArray:
+def _places(rows: Evidence, graph: sparse.csr_array, shown: NDArray[np.int64], seed: int) -> NDArray:
+    n = rows.neighbors.n
     if len(shown) == n:
-        graph = source.graph_ if isinstance(source, GraphBuilder) else load_graph(source, verify=True)
-        with bar.step("layout"):
-            return place_nodes(graph, vectors, seed=seed)
-    if vectors is None:
+        return place_nodes(graph, rows.vectors, seed=seed)
+    if rows.vectors is None:
         raise ValueError(
             f"vectors: {n:,} nodes are more than the {MAP_LIMIT:,} that a map shows; the map of a sample needs the "
             "vectors, which a graph folder does not hold. Give them too."
         )
     # Most neighbours of a sampled node are not in the sample, so the sample gets its own graph.
-    chosen = np.asarray(vectors[shown] if hasattr(vectors, "dtype") else np.asarray(vectors)[shown])
-    with bar.step("sample"):
-        graph = default_builder(len(shown), graph_facts(source)["metric"], seed).fit_transform(chosen)
-    return place_nodes(graph, chosen, seed=seed)
+    chosen = np.asarray(rows.vectors)[shown]
+    return place_nodes(open_source(chosen, WEIGHTS, rows.metric, seed=seed).graph(), chosen, seed=seed)
 
 
-def _table(source, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
+def _table(rows: Evidence, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
     n = about.n
     columns: dict[str, Any] = {"node": np.arange(n)}
     if given is not None:
@@ -310,7 +300,7 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
     columns["x"], columns["y"] = np.full((2, n), np.nan, np.float32)
     columns["x"][shown], columns["y"][shown] = places.T
     columns["dimension"] = about.dimension
-    columns |= _bandwidth(source)
+    columns |= rows.node_values("sigma", "effective_rank")  # uniform weights have none
     columns["scale"], columns["density"] = about.scale, about.density
     columns["component"] = by_size(about.component)
     columns["occurrence"] = about.occurrence
@@ -327,15 +317,6 @@ def _table(source, about: Description, given, issues: LabelIssues | None, shown,
     return pd.DataFrame(columns)
 
 
-def _bandwidth(source) -> dict[str, NDArray]:
-    """Return sigma and effective rank of every node; uniform weights have none."""
-    if isinstance(source, GraphBuilder):
-        choice = source.bandwidth_
-        return {} if choice is None else {"sigma": choice.sigma, "effective_rank": choice.effective_rank}
-    found = load_nodes(source, verify=True)
-    return {name: np.array(found[name]) for name in ("sigma", "effective_rank") if name in found}
-
-
 def _words(labels: NDArray[Any]) -> list[str | None]:
     """Return labels as text, None for unlabelled nodes."""
     codes, classes = encode_partial(labels)
@@ -343,13 +324,13 @@ def _words(labels: NDArray[Any]) -> list[str | None]:
     return [None if code < 0 else names[code] for code in codes]
 
 
-def find_clusters(source: Any, labels: list | None, texts: list[str] | None, seed: int = 0) -> Clusters | None:
+def find_clusters(
+    rows: Evidence, graph: sparse.csr_array, labels: list | None, texts: list[str] | None, seed: int = 0
+) -> Clusters | None:
     """Cluster the graph and name the clusters by texts, or by labels; None if graspologic-native is not installed."""
-    if isinstance(source, GraphBuilder):  # the same neighbours with the weights that cluster best
-        builder = GraphBuilder("gaussian", "perplexity", k_cand=source.k_cand, metric=source.metric)
-        graph = builder.fit_transform(source.vectors_, neighbors=source.neighbors_)
-    else:
-        graph = load_graph(source, verify=True)
+    if isinstance(rows.source, GraphBuilder):  # the same neighbours with the weights that cluster best
+        builder = GraphBuilder("gaussian", "perplexity", k_cand=rows.neighbors.k, metric=rows.source.metric)
+        graph = builder.fit_transform(rows.source.vectors_, neighbors=rows.neighbors)
     try:
         fitted = GraphClusters(graph=graph, random_state=seed).fit()
     except MissingExtraError as error:
@@ -425,29 +406,13 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
     return ClassReport(table, pairs.iloc[order])
 
 
-def graph_facts(source: Any) -> dict[str, Any]:
-    """Return n, k, metric, weights, edges, search and recall of a fitted builder or a graph folder; None if unknown."""
-    if isinstance(source, GraphBuilder):
-        return {
-            "n": source.neighbors_.n,
-            "k": source.neighbors_.k,
-            "metric": source.metric,
-            "weights": type(source.weight_rule()).__name__,
-            "edges": source.graph_.nnz,
-            "search": None,
-            "recall": None,
-        }
-    manifest = read_graph_manifest(source)
-    recall = manifest.get("recall")
-    return {
-        "n": int(manifest["n"]),
-        "k": manifest["k"],
-        "metric": manifest["builder"]["metric"],
-        "weights": manifest["weights"]["rule"],
-        "edges": manifest["edges"],
-        "search": manifest["search_used"]["search"],
-        "recall": None if recall is None else recall["value"],
-    }
+def graph_facts(rows: Evidence, graph: sparse.csr_array) -> dict[str, Any]:
+    """Return k, metric, weights, edges, search and recall of a graph; None if unknown."""
+    facts = {"k": rows.neighbors.k, "metric": rows.metric, "edges": graph.nnz, "recall": rows.neighbors.recall}
+    if isinstance(rows.source, GraphBuilder):
+        return facts | {"weights": type(rows.source.weight_rule()).__name__, "search": None}
+    manifest = read_graph_manifest(rows.source)
+    return facts | {"weights": manifest["weights"]["rule"], "search": manifest["search_used"]["search"]}
 
 
 def scale_strengths(graph: sparse.csr_array) -> sparse.csr_array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import colorsys
 import hashlib
+import io
 import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +30,11 @@ from bokeh.resources import INLINE
 from bokeh.transform import transform
 from jinja2 import Environment
 from numpy.typing import NDArray
+from PIL import Image
 
 from asbc.dimension import LARGEST, SMALLEST
 from asbc.explore.findings import MAX_OUTLIERS, MAX_SUSPECTS, Findings
-from asbc.explore.material import Thumbnails
+from asbc.progress import Progress
 from asbc.report.figures import Panel, panel_svg
 from asbc.report.style import BLUE, INK, MUTED, RED
 from asbc.storage import write_atomic, write_table
@@ -54,6 +57,10 @@ MAX_LABEL_COLORS = 20  # with more classes, the map is coloured by cluster first
 NAME_SIZE = 12  # pixels of the names of clusters
 PICTURE_SIZE = 40  # pixels of the pictures that stand for clusters
 SCALE_QUANTILES = (0.01, 0.99)  # ends of a colour scale, so that single nodes do not stretch it
+THUMBNAIL_SIDES = (96, 72, 56, 40, 32)  # pixels of the longer side; the largest that fits is taken
+MAX_THUMBNAIL_BYTES = 15_000_000  # of all thumbnails of a page
+TRIED_IMAGES = 40  # images from which the bytes of all thumbnails are estimated
+WEBP_QUALITY = 60
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WEBGL_FROM = 10_000  # nodes from which the graphics card draws
 # Columns of the table of chosen nodes and of its CSV file, by key: title and digits, None for words.
@@ -586,3 +593,67 @@ def _tooltip(columns: set[str]) -> str:
         '<div style="max-width:260px;font:12px/1.4 system-ui,sans-serif;color:#1f2933">'
         f'{image}<strong>@node</strong><table style="border-spacing:0;font:inherit">{lines}</table>{text}</div>'
     )
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """Small images of nodes.
+
+    Attributes
+    ----------
+    images : dict of int to str
+        By node, WebP in base 64; "" if the image could not be read.
+    notes : list of str
+        Remarks for the page.
+    """
+
+    images: dict[int, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress: bool = False) -> Thumbnails:
+    """Return small images of some nodes. If they take too many bytes, only evenly spaced nodes get one.
+
+    Parameters
+    ----------
+    paths : sequence of n paths
+        The image of every node.
+    nodes : (m,) int64
+        Nodes on the map.
+    progress : bool, default=False
+        Whether to show a bar.
+    """
+    tried = nodes[np.linspace(0, len(nodes) - 1, min(TRIED_IMAGES, len(nodes))).astype(int)]
+    for side in THUMBNAIL_SIDES:
+        average = sum(len(_thumbnail(paths[node], side)) for node in tried) / len(tried)
+        if average * len(nodes) <= MAX_THUMBNAIL_BYTES:
+            break
+    room = int(MAX_THUMBNAIL_BYTES / max(1.0, average))
+    chosen = nodes if len(nodes) <= room else nodes[np.linspace(0, len(nodes) - 1, room).astype(int)]
+    images = {}
+    with Progress(progress).step("images", len(chosen), unit="images") as advance:
+        for node in chosen.tolist():
+            images[node] = _thumbnail(paths[node], side)
+            advance()
+    notes = [f"Images are thumbnails of at most {side} x {side} pixels."]
+    bad = sum(not image for image in images.values())
+    if bad:
+        notes.append(f"{bad:,} images could not be read.")
+    if len(chosen) < len(nodes):
+        notes.append(
+            f"{len(chosen):,} of {len(nodes):,} nodes have an image on this page; more would make it too large."
+        )
+    return Thumbnails(images, notes)
+
+
+def _thumbnail(path: Path, side: int) -> str:
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * side, 2 * side))  # reads JPEG files at a fraction of their size
+            small = image.convert("RGBA" if "A" in image.getbands() or "transparency" in image.info else "RGB")
+        small.thumbnail((side, side))
+        buffer = io.BytesIO()
+        small.save(buffer, "WEBP", quality=WEBP_QUALITY, method=4)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # what Pillow raises for bad files
+        return ""
+    return base64.b64encode(buffer.getvalue()).decode()

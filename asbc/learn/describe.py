@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.builder import GraphBuilder
 from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
 from asbc.kernels.components import join_rows, piece_names
 from asbc.kernels.mst import tree_lengths
@@ -19,7 +18,6 @@ from asbc.learn.labels import align_rows, encode_partial
 from asbc.learn.source import Evidence, open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_nodes
 from asbc.validation import as_vectors, normalize, seed_number, whole_number
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
@@ -224,7 +222,7 @@ def describe(
     score = _outlier_scores(rows, scale)
     threshold = _fence(score)
     remote = np.flatnonzero(score > threshold)
-    local = _local_dimension(rows.source, levina)
+    local = rows.node_values("dimension").get("dimension", levina)
     spread = occurrence.std()
     labeled = None if codes is None else (vote_of_rows(rows, codes) == codes)[codes >= 0]
     overall, interval = (None, None) if vectors is None else global_dimension(vectors, metric=metric)
@@ -335,13 +333,6 @@ def _some_rows(X: ArrayLike, sample: int, seed: int, metric: str) -> NDArray[np.
         rows = np.sort(np.random.default_rng(seed).choice(shape[0], sample, replace=False))
         X = np.asarray(X[rows] if hasattr(X, "dtype") else [X[i] for i in rows])  # type: ignore[index]
     return (normalize(X) if metric == "cosine" else as_vectors(X)).astype(np.float64, copy=False)
-
-
-def _local_dimension(source: Any, levina: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the dimension that the graph was built with, or the given estimate if it has none."""
-    if isinstance(source, GraphBuilder):
-        return levina if source.dimension_ is None else source.dimension_
-    return np.array(load_nodes(source, verify=True).get("dimension", levina))
 
 
 def _outlier_scores(rows: Evidence, scale: NDArray[np.float64]) -> NDArray[np.float64]:

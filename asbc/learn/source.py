@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,13 @@ from sklearn.exceptions import NotFittedError
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.folder import load_graph, load_rows, read_graph_manifest
+from asbc.outofcore.folder import load_graph, load_nodes, load_rows, read_graph_manifest
 from asbc.validation import as_vectors, row_index
 
 # Nodes whose rows are read together: 47 MB of indices, distances and weights at k = 30.
 BLOCK_NODES = 65536
 
-Source = Any  # (n, d) array-like, GraphBuilder, or the path of a graph folder
+Source = Any  # (n, d) array-like, GraphBuilder, the path of a graph folder, or Evidence
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def limit_candidates(builder: GraphBuilder, n: int) -> GraphBuilder:
     return builder.set_params(k_cand=max(SMALLEST_TREE, min(int(builder.k_cand), n - 1)))
 
 
-class Evidence(NamedTuple):
+@dataclass(frozen=True)
+class Evidence:
     """The rows of all nodes, and what else is known of them.
 
     Attributes
@@ -74,23 +75,41 @@ class Evidence(NamedTuple):
     index: Any = None
     source: Any = None
 
+    def graph(self) -> sparse.csr_array:
+        """Return the graph of a builder or folder."""
+        built = isinstance(self.source, GraphBuilder)
+        return self.source.graph_ if built else load_graph(self.source, verify=True)
 
-def open_source(source: Source, weights: str, metric: str | None = None, vectors: Any = None) -> Evidence:
+    def node_values(self, *names: str) -> dict[str, NDArray]:
+        """Return those of the arrays ``dimension``, ``sigma`` and ``effective_rank``, (n,) each, that the graph has."""
+        if isinstance(self.source, GraphBuilder):
+            choice = self.source.bandwidth_
+            values: Any = {name: getattr(choice, name, None) for name in names} | {"dimension": self.source.dimension_}
+        else:
+            values = load_nodes(self.source, verify=True)
+        return {name: np.array(values[name]) for name in names if values.get(name) is not None}
+
+
+def open_source(
+    source: Source, weights: str, metric: str | None = None, vectors: Any = None, seed: int = 0
+) -> Evidence:
     """Open the rows of a fitted builder or a graph folder, or fit a builder to vectors.
 
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
-        The files of a folder are compared with their checksums.
-    weights, metric : str
+        The files of a folder are compared with their checksums. An `Evidence` is returned as it is.
+    weights, metric, seed
         Of the builder that is fitted to vectors. Without a metric, it is cosine; a graph has its own.
     vectors : (n, d) array or None, default=None
         The vectors of a graph folder, which does not hold them.
     """
+    if isinstance(source, Evidence):
+        return source
     index = getattr(source, "index_", None)
     if not isinstance(source, GraphBuilder | str | os.PathLike):
         index, array = row_index(source), as_vectors(source, "source")
-        builder = GraphBuilder(weights, metric="cosine" if metric is None else metric)
+        builder = GraphBuilder(weights, metric="cosine" if metric is None else metric, random_state=seed)
         source = limit_candidates(builder, len(array)).fit(array)
     elif metric is not None:
         raise ValueError("metric applies to vectors; the source is a graph, which has its own.")

@@ -11,8 +11,7 @@ import pytest
 
 import asbc
 from asbc.explore import explore, write_page
-from asbc.explore.command import main
-from asbc.explore.material import read_material
+from asbc.explore.command import main, read_source
 from asbc.report.command import make_report
 from tests.conftest import curved_clouds
 from tests.explore.conftest import EVIL
@@ -384,9 +383,9 @@ return {texts: Array.from(names.text), boxes, frame: [left, top, right, bottom],
 @pytest.fixture(scope="module")
 def clusters(browser, tmp_path_factory):
     """The page of 900 sentences with 30 intents, as it opens."""
-    folder, sample = tmp_path_factory.mktemp("clusters"), read_material("clinc100")
-    some = np.isin(sample.labels, np.unique(sample.labels)[:30])
-    found = explore(sample.vectors[some], sample.labels[some])
+    folder, (_, vectors, labels, _) = tmp_path_factory.mktemp("clusters"), read_source("clinc100")
+    some = np.isin(labels, np.unique(labels)[:30])
+    found = explore(vectors[some], labels[some])
     browser.get(write_page(found, folder / "named.html", title="Named").as_uri())
     WebDriverWait(browser, 60).until(lambda b: b.execute_script(READY))
     return browser, found

@@ -7,7 +7,8 @@ import pytest
 
 from asbc.embeddings.store import Store
 from asbc.explore import command, findings
-from asbc.explore.material import find_images, make_thumbnails, read_material, read_texts
+from asbc.explore.command import find_images, read_source, read_texts
+from asbc.explore.page import make_thumbnails
 from tests.explore.conftest import EVIL
 
 
@@ -55,7 +56,7 @@ def test_pictures(made, still, tmp_path):
 
 def test_pictures_that_are_too_many_bytes(made, monkeypatch):
     paths = find_images(made / "pictures")
-    monkeypatch.setattr("asbc.explore.material.MAX_THUMBNAIL_BYTES", 3000)
+    monkeypatch.setattr("asbc.explore.page.MAX_THUMBNAIL_BYTES", 3000)
     few = make_thumbnails(paths, np.arange(120))
     assert 0 < len(few.images) < 120 and sum(map(len, few.images.values())) < 4000
     assert any("of 120 nodes have an image" in note for note in few.notes)
@@ -79,15 +80,15 @@ def test_a_folder_of_asbc_embed_is_called_by_what_it_holds(made, tmp_path):
     draft = store.draft("hash")
     draft.write(np.arange(120), vectors, np.arange(120) % 3)
     draft.publish(120, {"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
-    stored = read_material(store.find("hash"))
-    assert stored.title == "simclr of photos" and stored.graph is None
-    assert (stored.vectors == vectors).all() and (stored.labels == np.arange(120) % 3).all()
+    title, stored, labels, graph = read_source(store.find("hash"))
+    assert title == "simclr of photos" and graph is None
+    assert (stored == vectors).all() and (labels == np.arange(120) % 3).all()
 
 
 def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    sample = read_material("clinc100")
-    assert sample.vectors.shape == (3000, 384) and "translate" in set(sample.labels)
+    _, vectors, labels, _ = read_source("clinc100")
+    assert vectors.shape == (3000, 384) and "translate" in set(labels)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import asbc
 from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
 from asbc.explore.findings import scale_strengths
-from asbc.explore.material import Thumbnails
-from asbc.explore.page import cluster_names, colorings, place_names, render
+from asbc.explore.page import Thumbnails, cluster_names, colorings, place_names, render
 from tests.conftest import curved_clouds
 
 
