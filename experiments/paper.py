@@ -138,7 +138,7 @@ def correlation_table(subjects: Sequence[Subject]) -> FilledTable:
         for estimator in estimators:
             own = study.of("spearman")
             own = own[(own["target"] == "mst") & (own["estimator"] == estimator)]
-            found = compare_number(own, 0.0, study.bootstrap)
+            found = compare_number(own, 0.0)
             cells.append("" if found is None else f"{found.mean_a:.2f} [{found.low:.2f}, {found.high:.2f}]")
         medians = study.rows[(study.rows["target"] == "mst") & (study.rows["estimator"] == "mst")]
         medians = medians.groupby("metric")["value"].mean()

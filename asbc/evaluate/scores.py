@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,34 +242,20 @@ def hits_of(rows: pd.DataFrame) -> NDArray[np.int8] | None:
 # Bootstrap
 
 
-@dataclass
+@dataclass(frozen=True)
 class Bootstrap:
-    """Bootstrap draws of trials and nodes, shared by all comparisons of a report.
-
-    A node is drawn a Poisson number of times, the same number in every comparison of one `Bootstrap`.
-    """
+    """Bootstrap draws of trials and nodes: a node is drawn a Poisson number of times, the same in every comparison."""
 
     n_boot: int = 2000
     seed: int = 0
-    _blocks: dict[int, NDArray[np.uint8]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.n_boot = whole_number(self.n_boot, "n_boot", 1)
-        self.seed = seed_number(self.seed)
+        whole_number(self.n_boot, "n_boot", 1)
+        seed_number(self.seed)
 
     def trials(self, count: int) -> NDArray[np.int64]:
         """Return how often each of `count` trials was drawn, (n_boot, count)."""
         return np.random.default_rng(self.seed).multinomial(count, np.full(count, 1 / count), size=self.n_boot)
-
-    def _node_counts(self, block: int) -> NDArray[np.uint8]:
-        """Return how often each node of a block was drawn, (n_boot, NODES_PER_BLOCK)."""
-        if block in self._blocks:
-            return self._blocks[block]
-        rng = np.random.default_rng([self.seed, block])
-        counts = rng.poisson(1.0, (self.n_boot, NODES_PER_BLOCK)).astype(np.uint8)
-        if len(self._blocks) < MAX_CACHED_BLOCKS:
-            self._blocks[block] = counts
-        return counts
 
     def sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return sums over the drawn nodes, (n_boot, m), of whole numbers (N, m) per node."""
@@ -277,7 +264,7 @@ class Bootstrap:
             part = values[start : start + NODES_PER_BLOCK]
             rows = np.flatnonzero(part.any(axis=1))  # most nodes do not distinguish two methods
             if len(rows):
-                out += self._node_counts(block)[:, rows].astype(np.float32) @ part[rows].astype(np.float32)
+                out += _node_counts(self, block)[:, rows].astype(np.float32) @ part[rows].astype(np.float32)
         return out.astype(np.float64)
 
     def means(
@@ -298,6 +285,13 @@ class Bootstrap:
             sums = self.sums(nodes.reshape(-1, nodes.shape[2]).T).reshape(self.n_boot, *values.shape)
             cells = sums / np.maximum(self.sums(seen.T), 1.0)[:, None]
         return (weight[:, None] * cells).sum(axis=2) / weight.sum(axis=1)[:, None]
+
+
+@lru_cache(MAX_CACHED_BLOCKS)
+def _node_counts(draws: Bootstrap, block: int) -> NDArray[np.uint8]:
+    """Return how often each node of a block was drawn, (n_boot, NODES_PER_BLOCK)."""
+    rng = np.random.default_rng([draws.seed, block])
+    return rng.poisson(1.0, (draws.n_boot, NODES_PER_BLOCK)).astype(np.uint8)
 
 
 def _paired(hits: Iterable[Hits]) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
@@ -390,7 +384,7 @@ def compare(
     confidence : float, default=0.95
         Of the interval.
     bootstrap : Bootstrap, default=None
-        Draws to share with other comparisons; None for ``Bootstrap(n_boot=2000, seed=0)``.
+        None for ``Bootstrap(n_boot=2000, seed=0)``.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.scores import METRICS, PER_SAMPLE, Bootstrap, Comparison, Metric, compare, hits_of
+from asbc.evaluate.scores import METRICS, PER_SAMPLE, Comparison, Metric, compare, hits_of
 from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record
@@ -85,7 +85,6 @@ class Sweep:
     metric: Metric  # what is shown: the headline of the experiment
     axes: dict[str, Any]  # the settings that differ, by short names, with the values nearest to the paper
     frame: pd.DataFrame  # the settings, `method`, `level`, `trial` and `value` of each score at the largest samples
-    bootstrap: Bootstrap
 
     @property
     def methods(self) -> list[str]:
@@ -113,7 +112,7 @@ class Sweep:
         """Return the mean of a method at some settings and its interval, as a difference from zero."""
         rows = self.at(settings)
         rows = rows[rows["method"] == method]
-        return compare_number(rows, 0.0, self.bootstrap)
+        return compare_number(rows, 0.0)
 
 
 def is_number(value: Any) -> bool:
@@ -128,7 +127,6 @@ class Study:
     rows: pd.DataFrame  # in a sweep, the column `setting` holds the swept value
     runs: list[StoredRun]  # the runs that the rows come from
     others: list[StoredRun] = field(default_factory=list)  # runs with other settings, not among the rows
-    bootstrap: Bootstrap = field(default_factory=Bootstrap, repr=False)  # shared by all comparisons of a report
     sweep: Sweep | None = None  # all runs, if they differ in more than the setting that the experiment sweeps
     _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -239,7 +237,6 @@ class Study:
                 trial=places.get_level_values("trial"),
                 hits_a=hits_of(sides[0]),
                 hits_b=hits_of(sides[1]),
-                bootstrap=self.bootstrap,
             )
 
         return self._once(("comparison", key), work)
@@ -267,7 +264,7 @@ def _scores(rows: pd.DataFrame, by: str | tuple[str, ...]) -> dict[Any, pd.DataF
     return {name: own for name, own in found.items() if not own.index.has_duplicates}
 
 
-def compare_number(rows: pd.DataFrame, number: float, bootstrap: Bootstrap) -> Comparison | None:
+def compare_number(rows: pd.DataFrame, number: float) -> Comparison | None:
     """Compare the finite values of some rows with a number; None if there are none."""
     rows = rows[np.isfinite(rows["value"].astype(float))]
     if rows.empty:
@@ -280,7 +277,6 @@ def compare_number(rows: pd.DataFrame, number: float, bootstrap: Bootstrap) -> C
         trial=rows["trial"].to_numpy(),
         hits_a=hits,
         hits_b=None if hits is None else np.minimum(hits, 0),
-        bootstrap=bootstrap,
     )
 
 
@@ -398,7 +394,6 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         states += [f"{path} skipped ({reason})" for path, reason in skipped.items()]
         raise ResultsError(f"{', '.join(map(str, roots))}: no run has results yet ({', '.join(states)})")
     typed = _typed_overrides(roots)
-    bootstrap = Bootstrap()
     groups: dict[tuple[str, str, str], list[StoredRun]] = {}
     for run in stored:
         dataset, encoder = (str(run.status.get(key, "unknown")) for key in ("dataset", "encoder"))
@@ -406,7 +401,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         groups.setdefault((dataset, encoder, vectors), []).append(run)
     subjects = []
     for (dataset, encoder, vectors), group in groups.items():
-        studies = _studies(group, bootstrap)
+        studies = _studies(group)
         if studies:
             overrides = next((typed[run.id] for run in reversed(group) if run.id in typed), [])
             failed = {
@@ -455,17 +450,17 @@ def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:
 # Studies
 
 
-def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
+def _studies(group: list[StoredRun]) -> dict[str, Study]:
     """Return the studies of one subject: asbc's own experiments first, then others in the order of their runs."""
     usable = [run for run in group if run.rows is not None]
     others = [run for run in usable if run.experiment not in EXPERIMENTS]
     studies: dict[str, Study] = {}
     for name, record in EXPERIMENTS.items():
-        study = _study([run for run in usable if run.experiment == name], bootstrap)
+        study = _study([run for run in usable if run.experiment == name])
         if study is None and record.accepts:
             accepted = [run for run in others if run.rows is not None and (run.rows["metric"] == record.accepts).any()]
             measured = [replace(run, record=record.described(run.record.metrics)) for run in accepted]
-            study = _study(measured, bootstrap, least=2 if record.axis else 1)
+            study = _study(measured, least=2 if record.axis else 1)
         if study is not None:
             studies[name] = study
     shown = {run.id for study in studies.values() for run in study.runs}
@@ -479,13 +474,13 @@ def _studies(group: list[StoredRun], bootstrap: Bootstrap) -> dict[str, Study]:
         named = [run for run in others if run.experiment == name]
         # A plain `asbc` run that another section shows adds nothing.
         if not (name == "default" and all(run.id in shown for run in named)):
-            study = _study(named, bootstrap)
+            study = _study(named)
             if study is not None:
                 studies[name] = study
     return studies
 
 
-def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Study | None:
+def _study(group: list[StoredRun], least: int = 1) -> Study | None:
     """Return the study of one experiment: its runs nearest to the settings of the paper.
 
     Runs that differ only in the setting that the experiment sweeps belong together.
@@ -527,10 +522,10 @@ def _study(group: list[StoredRun], bootstrap: Bootstrap, least: int = 1) -> Stud
     kept = [run for _, run in chosen]
     ids = {run.id for run in kept}
     others = [run for run in group if run.id not in ids]
-    return Study(record, rows, kept, others, bootstrap, _sweep(group, kept[-1], record, bootstrap) if others else None)
+    return Study(record, rows, kept, others, _sweep(group, kept[-1], record) if others else None)
 
 
-def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment, bootstrap: Bootstrap) -> Sweep | None:
+def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment) -> Sweep | None:
     """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
     import pandas as pd
 
@@ -554,7 +549,7 @@ def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment, boots
     usual = {name: _plain(flat[nearest.id].get(key)) for key, name in axes.items()}
     if record.axis is not None and record.axis.key in axes:
         usual[axes[record.axis.key]] = record.axis.base
-    return Sweep(metric, usual, frame, bootstrap)
+    return Sweep(metric, usual, frame)
 
 
 def _plain(value: Any) -> Any:

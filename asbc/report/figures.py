@@ -292,9 +292,7 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
             color, marker = marks.get(name, (INK, "x"))
             known = study.record.paper.get("spearman", {}).get(name)
             for t, target in enumerate(targets):
-                found = compare_number(
-                    rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0, study.bootstrap
-                )
+                found = compare_number(rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0)
                 x = t + 0.22 * (e - (len(estimators) - 1) / 2)
                 if found is not None and target == "mst" and known:
                     box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}

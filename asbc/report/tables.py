@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 Cell = str | Comparison | None
+Column = tuple[str, Callable[[Any], Cell]]  # heading, and the cell of a row
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,6 @@ class FilledTable:
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     less_is_better: bool = False  # whether a difference below 0 is the better one
-
-    def without_empty_columns(self) -> FilledTable:
-        kept = [i for i in range(len(self.header)) if not self.rows or any(row[i] is not None for row in self.rows)]
-        rows = [[row[i] for i in kept] for row in self.rows]
-        return replace(self, header=[self.header[i] for i in kept], rows=rows)
 
     def text(self) -> list[list[str]]:
         """Return the cells as plain text."""
@@ -82,8 +78,33 @@ def fill_tables(study: Study) -> list[FilledTable]:
     filled = [RENDERERS.get(spec.kind, methods)(study, spec) for spec in specs]
     if study.sweep is not None:
         filled.append(_sweep_runs(study.sweep))
-    tables = [table.without_empty_columns() for table in filled if table is not None]
-    return [table for table in tables if len(table.header) > 1]
+    return [table for table in filled if table is not None and len(table.header) > 1]
+
+
+def _fill(
+    spec: Table, rows: Iterable[Any], columns: Iterable[Column], *notes: str, about_differences: str = "", **more: Any
+) -> FilledTable:
+    """Fill a table: each column has a heading and a function from a row's key to its cell.
+
+    Empty columns are left out. `about_differences` is noted where there are any.
+    """
+    named = list(columns)
+    body = [[cell(row) for _, cell in named] for row in rows]
+    kept = [i for i in range(len(named)) if not body or any(cells[i] is not None for cells in body)]
+    found = [cell for cells in body for cell in cells if isinstance(cell, Comparison)]
+    if found:
+        over = " or ".join(sorted({c.over for c in found}, reverse=True))
+        trials = ", ".join(map(str, sorted({c.trials for c in found})))
+        how = f"{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {trials}."
+        notes = (*notes, about_differences, how)
+    note = " ".join(text for text in (spec.caption, *notes) if text)
+    header = [named[i][0] for i in kept]
+    return FilledTable(spec.name, spec.title, note, header, [[cells[i] for i in kept] for cells in body], **more)
+
+
+def _mean_of(study: Study, metric: str, title: str | None = None, digits: int | None = None) -> Column:
+    """Return a column with the means of a metric by method."""
+    return title or study.record.metric(metric).title, lambda method: _mean(study, method, metric, digits)
 
 
 def levels(study: Study, spec: Table) -> FilledTable | None:
@@ -92,43 +113,29 @@ def levels(study: Study, spec: Table) -> FilledTable | None:
     if not study.has(metric):
         return None
     study = study.largest_sample(metric)
-    names, found = study.methods_with(metric), study.levels(metric)
+    names = study.methods_with(metric)
     base = BASELINE if BASELINE in names else names[0]
-    balanced = f"{metric}_balanced" if balanced_differs(study.rows, metric) else ""
-    unreached = f"{metric}_unreached" if study.has(f"{metric}_unreached") else ""
     means = study.of(metric).groupby(["method", "level"])["value"].mean()
-    body: list[list[Cell]] = []
-    for method in names:
-        gain = None if method == base else study.compare(method, base, metric)
-        body.append(
-            [
-                label(method),
-                *(_number(means.get((method, level)), 3) for level in found),
-                *(
-                    _mean(study, method, name, 3 if name == balanced else None)
-                    for name in (balanced, unreached)
-                    if name
-                ),
-                gain,
-                None if gain is None else f"{gain.wins}/{gain.ties}/{gain.losses}, p={gain.p_value:.2g}",
-            ]
-        )
-    header = [
-        "method",
-        *map(level_name, found),
-        *(["class-balanced"] if balanced else []),
-        *(["unreached"] if unreached else []),
-        f"difference from {label(base)}",
-        "W/T/L, p",
-    ]
-    note = (
-        "Means over trials. The difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost. "
-        + ("Class-balanced: mean over classes of each class's accuracy, over all levels. " if balanced else "")
-        + _short_classes(study, metric)
-        + ("Unreached: nodes that no label reaches; they count as wrong. " if unreached else "")
-        + _intervals(body)
-    )
-    return FilledTable(spec.name, spec.title, _join(spec.caption, note), header, body)
+    gains = {method: study.compare(method, base, metric) for method in names if method != base}
+
+    def at(level: float) -> Column:
+        return level_name(level), lambda method: _number(means.get((method, level)), 3)
+
+    def counts(method: str) -> Cell:
+        gain = gains.get(method)
+        return None if gain is None else f"{gain.wins}/{gain.ties}/{gain.losses}, p={gain.p_value:.2g}"
+
+    columns = [("method", label), *map(at, study.levels(metric))]
+    notes = ["Means over trials. The difference is over all levels, paired by trial. W/T/L: pairs won, tied, lost."]
+    if balanced_differs(study.rows, metric):
+        columns.append(_mean_of(study, f"{metric}_balanced", "class-balanced", 3))
+        notes.append("Class-balanced: mean over classes of each class's accuracy, over all levels.")
+    notes += _short_classes(study, metric)
+    if study.has(f"{metric}_unreached"):
+        columns.append(_mean_of(study, f"{metric}_unreached", "unreached"))
+        notes.append("Unreached: nodes that no label reaches; they count as wrong.")
+    columns += [(f"difference from {label(base)}", gains.get), ("W/T/L, p", counts)]
+    return _fill(spec, names, columns, *notes)
 
 
 def methods(study: Study, spec: Table) -> FilledTable:
@@ -136,20 +143,18 @@ def methods(study: Study, spec: Table) -> FilledTable:
     named = [metric for metric in spec.metrics if study.has(metric)]
     if spec.kind not in RENDERERS and not named:
         named = list(study.rows["metric"].unique())
-    body = [[label(method), *(_mean(study, method, metric) for metric in named)] for method in study.methods]
-    header = ["method", *(study.record.metric(metric).title for metric in named)]
-    return FilledTable(spec.name, spec.title, spec.caption, header, body)
+    return _fill(spec, study.methods, [("method", label), *(_mean_of(study, metric) for metric in named)])
 
 
 def steps(study: Study, spec: Table) -> FilledTable:
     """Fill a table with the differences between consecutive methods."""
-    named = [metric for metric in spec.metrics if study.has(metric)]
-    body: list[list[Cell]] = [
-        [f"{label(before)} → {label(method)}", *(study.compare(method, before, metric) for metric in named)]
-        for before, method in pairwise(study.methods)
-    ]
-    header = ["step", *(study.record.metric(metric).title for metric in named)]
-    return FilledTable(spec.name, spec.title, _join(spec.caption, _intervals(body)), header, body)
+
+    def gain(metric: str) -> Column:
+        return study.record.metric(metric).title, lambda pair: study.compare(pair[1], pair[0], metric)
+
+    step: Column = ("step", lambda pair: f"{label(pair[0])} → {label(pair[1])}")
+    columns = [step, *(gain(metric) for metric in spec.metrics if study.has(metric))]
+    return _fill(spec, pairwise(study.methods), columns)
 
 
 def sweep(study: Study, spec: Table) -> FilledTable | None:
@@ -157,66 +162,61 @@ def sweep(study: Study, spec: Table) -> FilledTable | None:
     axis, paper = study.record.axis, study.record.paper
     if axis is None:
         return None
-    values = study.settings
-    base = axis.base if axis.base in values else values[0]
+    base = axis.base if axis.base in study.settings else study.settings[0]
     named = [metric for metric in spec.metrics if study.has(metric)]
-    printed = {metric: dict(zip(paper.get("value", ()), column, strict=False)) for metric, column in paper.items()
-               if isinstance(column, list) and metric in named}  # fmt: skip
-    first = spec.metrics[0] if spec.metrics else ""
-    header = ["method", axis.label]
-    for metric in named:
-        header += [study.record.metric(metric).title, *(["paper"] if metric in printed else [])]
-        header += [f"from {axis.label} = {base:g}"] if metric == first else []
-    body: list[list[Cell]] = []
-    for method in study.methods:
-        for value in values:
-            cells: list[Cell] = [label(method), f"{value:g}"]
-            for metric in named:
-                about = study.record.metric(metric)
-                cells.append(_mean(study, method, metric, setting=value))
-                if metric in printed:
-                    known = printed[metric].get(value) if method == paper.get("method", method) else None
-                    cells.append(_number(known, 3 if about.digits > 1 else about.digits))
-                if metric == first:
-                    cells.append(None if value == base else study.compare_settings(method, value, base, metric))
-            if any(cell is not None for cell in cells[2:]):
-                body.append(cells)
-    note = _intervals(body, f"Differences are from {axis.label} = {base:g}, in the same trials. ")
-    return FilledTable(spec.name, spec.title, _join(spec.caption, note), header, body)
+
+    def columns(metric: str) -> Iterator[Column]:
+        about = study.record.metric(metric)
+        yield about.title, lambda row: _mean(study, row[0], metric, setting=row[1])
+        if isinstance(paper.get(metric), list):
+            printed = dict(zip(paper.get("value", ()), paper[metric], strict=False))
+            digits = 3 if about.digits > 1 else about.digits
+            method = paper.get("method")
+            yield "paper", lambda row: _number(printed.get(row[1]) if row[0] == (method or row[0]) else None, digits)
+        if metric == spec.metrics[0]:
+            heading = f"from {axis.label} = {base:g}"
+            yield heading, lambda row: None if row[1] == base else study.compare_settings(row[0], row[1], base, metric)
+
+    keys: list[Column] = [("method", lambda row: label(row[0])), (axis.label, lambda row: f"{row[1]:g}")]
+    measured = [column for metric in named for column in columns(metric)]
+    rows = [row for row in product(study.methods, study.settings) if any(cell(row) is not None for _, cell in measured)]
+    about = f"Differences are from {axis.label} = {base:g}, in the same trials."
+    return _fill(spec, rows, [*keys, *measured], about_differences=about)
 
 
 def rules(study: Study, spec: Table) -> FilledTable:
     """Fill a table of bandwidth rules, each against the spectral rule with the same weights."""
-    named = [metric for metric in spec.metrics if study.has(metric)]
-    body: list[list[Cell]] = []
-    for kind, ranked in _by_weights(study):
-        base = SPECTRAL.get(kind, "nnk_sigma")
-        for method in ranked:
-            cells: list[Cell] = [_rule(method), WEIGHTS.get(kind, "its own")]
-            for metric in named:
-                gain = None if method == base else study.compare(method, base, metric)
-                cells += [_mean(study, method, metric), gain]
-            body.append(cells)
-    header = ["rule", "weights"]
-    for metric in named:
-        header += [study.record.metric(metric).title, "difference from spectral"]
-    return FilledTable(spec.name, spec.title, _join(spec.caption, _intervals(body)), header, body)
+
+    def columns(metric: str) -> Iterator[Column]:
+        def gain(row: tuple[str, str]) -> Cell:
+            kind, method = row
+            base = SPECTRAL.get(kind, "nnk_sigma")
+            return None if method == base else study.compare(method, base, metric)
+
+        title, mean = _mean_of(study, metric)
+        yield title, lambda row: mean(row[1])
+        yield "difference from spectral", gain
+
+    weights: Column = ("weights", lambda row: WEIGHTS.get(row[0], "its own"))
+    measured = [column for metric in spec.metrics if study.has(metric) for column in columns(metric)]
+    return _fill(spec, _by_weights(study), [RULE, weights, *measured])
 
 
 def regret(study: Study, spec: Table) -> FilledTable:
     """Fill a table of how far each rule is from the best bandwidth that tuning with labels finds."""
-    body: list[list[Cell]] = []
-    for kind, ranked in _by_weights(study):
-        for method in ranked:
-            best = study.of("regret")
-            best = best[best["method"] == method]
-            if not best.empty:
-                scales = ", ".join(f"{scale:g}" for scale in sorted(best["best_scale"].unique()))
-                found = study.regret(method)
-                body.append([_rule(method), WEIGHTS.get(kind, kind), _mean(study, method, "loo"), found, scales])
-    header = ["rule", "weights", "LOO", "regret", "best c"]
-    note = _join(spec.caption, _intervals(body))
-    return FilledTable(spec.name, spec.title, note, header, body, less_is_better=True)
+    best = study.of("regret")
+    scales = {
+        method: ", ".join(f"{scale:g}" for scale in sorted(own.unique()))
+        for method, own in (best.groupby("method")["best_scale"] if len(best) else ())
+    }
+    columns: list[Column] = [
+        RULE,
+        ("weights", lambda row: WEIGHTS.get(row[0], row[0])),
+        ("LOO", lambda row: _mean(study, row[1], "loo")),
+        ("regret", lambda row: study.regret(row[1])),
+        ("best c", lambda row: scales[row[1]]),
+    ]
+    return _fill(spec, [row for row in _by_weights(study) if row[1] in scales], columns, less_is_better=True)
 
 
 RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
@@ -231,54 +231,57 @@ RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
 
 def _sweep_runs(sweep: Sweep) -> FilledTable:
     """Fill a table of all runs of a sweep by the settings in which they differ, the best first."""
-    axes, methods = list(sweep.axes), sweep.methods
+    axes = list(sweep.axes)
     means = sweep.frame.groupby([*axes, "method"], sort=False, dropna=False)["value"].mean().unstack("method")
-    means = means[methods]
+    means = means[sweep.methods]
     ascending = sweep.metric.higher_is_better is False
     order = (means.min(axis=1) if ascending else means.max(axis=1)).sort_values(ascending=ascending, kind="stable")
-    body: list[list[Cell]] = []
-    for settings in order.index:
-        found = settings if isinstance(settings, tuple) else (settings,)
-        shown = [f"{value:g}" if is_number(value) else str(value) for value in found]
-        body.append([*shown, *(_number(means.loc[settings, method], None, sweep.metric) for method in methods)])
-    header = [*axes, *(f"{sweep.metric.title} {label(method)}" for method in methods)]
+    rows = means.loc[order.index].reset_index().to_dict("records")
+
+    def setting(axis: str) -> Column:
+        return axis, lambda row: f"{row[axis]:g}" if is_number(row[axis]) else str(row[axis])
+
+    def mean(method: str) -> Column:
+        return f"{sweep.metric.title} {label(method)}", lambda row: _number(row[method], None, sweep.metric)
+
     note = "Means over trials at the largest samples, sorted by the best method of each run."
-    return FilledTable("runs", "All runs by their settings", note, header, body)
+    spec = Table("runs", "runs", "All runs by their settings", note)
+    return _fill(spec, rows, [*map(setting, axes), *map(mean, sweep.methods)])
 
 
-def _short_classes(study: Study, metric: str) -> str:
-    """Return a note on classes with fewer samples than a level asks for, and on nodes without a label."""
+def _short_classes(study: Study, metric: str) -> list[str]:
+    """Return notes on classes with fewer samples than a level asks for, and on nodes without a label."""
     rows = study.of(metric)
     if "short_classes" not in rows or rows["short_classes"].isna().all():
-        return ""
-    note = ""
+        return []
+    notes = []
     most = rows.groupby("level")["short_classes"].max()
     few = [f"{int(most[level])} at {level_name(level)}" for level in study.levels(metric) if most[level] > 0]
     if few:
         by_samples = study.record.metric(metric).level == PER_SAMPLE
         what = "give all the samples they have" if by_samples else "are all labelled and are not scored"
         classes = int(rows["classes"].max())
-        note = f"Of {classes} classes, those with too few samples for a level {what}: {', '.join(few)}. "
-    unlabeled = int(rows["unlabelled"].max())
-    return note + (f"{unlabeled:,} nodes without a label are in the graph and are not scored. " if unlabeled else "")
+        notes.append(f"Of {classes} classes, those with too few samples for a level {what}: {', '.join(few)}.")
+    if unlabeled := int(rows["unlabelled"].max()):
+        notes.append(f"{unlabeled:,} nodes without a label are in the graph and are not scored.")
+    return notes
 
 
-def _by_weights(study: Study) -> Iterable[tuple[str, list[str]]]:
-    """Yield the methods of each kind of weights, the best in LOO first."""
+def _by_weights(study: Study) -> list[tuple[str, str]]:
+    """Return the kind of weights and the name of each method, by kind and the best in LOO first."""
     loo = study.of("loo")
-    if loo.empty:
-        return
-    order = loo[loo["method"].isin(study.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
-    there = order.index.get_level_values(0).unique().tolist()
-    for kind in dict.fromkeys([*("gaussian", "nnk", "uniform"), *there]):
-        if kind in there:
-            yield kind, order.loc[kind].index.tolist()[::-1]
+    means = loo[loo["method"].isin(study.methods)].groupby(["weights", "method"])["value"].mean().sort_values()
+    kinds = dict.fromkeys(["gaussian", "nnk", "uniform", *means.index.get_level_values(0)])
+    return sorted(means.index[::-1], key=lambda row: list(kinds).index(row[0]))
 
 
 def _rule(method: str) -> str:
     """Return the name of a method where its kind of weights is in the next column."""
     known = {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}
     return known.get(method, label(method))
+
+
+RULE: Column = ("rule", lambda row: _rule(row[1]))
 
 
 def _mean(study: Study, method: str, metric: str, digits: int | None = None, setting: Any = None) -> str | None:
@@ -295,17 +298,3 @@ def _number(value: float | None, digits: int | None, about: Metric | None = None
         return None
     digits = about.digits if digits is None and about is not None else digits
     return f"{value:.{digits}%}" if about is not None and about.percent else f"{value:,.{digits}f}"
-
-
-def _intervals(body: Iterable[Sequence[Cell]], first: str = "") -> str:
-    """Return a note on how the intervals of a table were computed; empty if there are none."""
-    found = [cell for row in body for cell in row if isinstance(cell, Comparison)]
-    if not found:
-        return ""
-    over = " or ".join(sorted({c.over for c in found}, reverse=True))
-    trials = ", ".join(map(str, sorted({c.trials for c in found})))
-    return f"{first}{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {trials}."
-
-
-def _join(*notes: str) -> str:
-    return " ".join(note.strip() for note in notes if note)

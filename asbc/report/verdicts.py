@@ -106,7 +106,6 @@ def _rank(study: Study, metric: str, level: int | None) -> Ranking | None:
         {name: own["value"].to_numpy(float) for name, own in scores.items()},
         trial=[trial for _, _, trial in sorted(every)],
         hits=hits if len(hits) == len(scores) else None,
-        bootstrap=study.bootstrap,
     )
 
 
@@ -381,7 +380,7 @@ def _number(study: Study, claim: Claim) -> Result:
         if rows.empty or len(rows) != len(below):
             return NOT_RUN, "Not all that this needs was run."
         rows = rows.assign(value=rows["value"].to_numpy() / below["value"].to_numpy())
-    found = compare_number(rows, value, study.bootstrap)
+    found = compare_number(rows, value)
     if found is None:
         return UNKNOWN, "No value is finite: one of the two is constant."
     shown = f"{found.mean_a:.3f} [{value + found.low:.3f}, {value + found.high:.3f}]"
@@ -468,7 +467,7 @@ def _cost(subject: Subject, claim: Claim) -> tuple[str, str, str]:
     search, build, nodes = timed[name]["search_seconds"], timed[name]["build_seconds"], timed[name]["nodes"].max()
     rest = build - search
     ratios = timed[name].assign(value=np.log(search / rest), trial=range(len(rest)))
-    found = compare_number(ratios, 0.0, subject.studies[name].bootstrap)
+    found = compare_number(ratios, 0.0)
     if found is None:
         return name, UNKNOWN, "The search was too fast for the clock."
     evidence = (

@@ -119,10 +119,8 @@ def test_hits_survive_packing():
     assert (np.delete(hits, nodes) == -1).all()
 
 
-@pytest.mark.parametrize("cached", [32, 1])
-def test_sums_are_those_over_all_drawn_nodes(cached, monkeypatch):
+def test_sums_are_those_over_all_drawn_nodes(monkeypatch):
     monkeypatch.setattr(module, "NODES_PER_BLOCK", 64)
-    monkeypatch.setattr(module, "MAX_CACHED_BLOCKS", cached)
     values = np.random.default_rng(0).integers(-1, 2, (200, 4))
     values[:150] *= np.random.default_rng(1).random((150, 1)) < 0.1
     draws = Bootstrap(50, 7)
