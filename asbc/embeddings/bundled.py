@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asbc.embeddings.formats import npz_contents
+from asbc.embeddings.files import npz_contents
 from asbc.embeddings.store import Embeddings
 from asbc.storage import DamagedFileError, check_file, file_inside, read_json
 
@@ -111,6 +111,6 @@ def instead_of(source: str) -> str:
 
 
 def _read(path: Path, name: str, encoder: str) -> Embeddings:
-    arrays = npz_contents(path, str(path))
+    arrays = npz_contents(path)
     vectors, labels = arrays.read("embeddings"), arrays.read("labels")
     return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), name, encoder)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from asbc.embeddings.datamodule import read_image
-from asbc.embeddings.formats import npz_contents
+from asbc.embeddings.files import npz_contents
 from asbc.embeddings.store import fingerprint
 
 Views = Callable[[Any], Sequence[Tensor]]
@@ -51,7 +51,7 @@ class ImageArrays(Dataset):
         file = Path(path).expanduser()
         if not file.is_file():
             raise FileNotFoundError(f"{file}: no such file")
-        arrays = npz_contents(file, str(file))
+        arrays = npz_contents(file)
         images, labels = arrays.read("images"), arrays.read("labels") if "labels" in arrays.names else None
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ValueError(f"{file}: images must be uint8 (n, h, w, 3), got {images.dtype} {images.shape}")

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from asbc.embeddings.files import plain_labels, read_vectors
-from asbc.embeddings.formats import OBJECTS
+from asbc.embeddings.files import OBJECTS, plain_labels, read_vectors
 
 X = np.array([[0.5, 1.25], [2.0, -1.0], [0.0, 3.5], [4.25, 0.75]])
 Y = ["ant", "bee", "ant", ""]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asbc import normalize
-from asbc.embeddings import Clinc100, Digits, Files, formats
+from asbc.embeddings import Clinc100, Digits, Files, files
 from asbc.embeddings.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_sizes_are_checked_before_memory_is_taken(tmp_path, monkeypatch):
     """A small file that unpacks to far more: packed zeros."""
     np.savez_compressed(tmp_path / "bomb.npz", embeddings=np.zeros((4000, 1000)))
     assert (tmp_path / "bomb.npz").stat().st_size < 100_000
-    monkeypatch.setattr(formats, "_free_memory", lambda: 1_000_000)
+    monkeypatch.setattr(files, "_free_memory", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"bomb\.npz: needs 0\.0 GB of memory, .*save the vectors as \.npy"):
         Files(str(tmp_path / "bomb.npz")).load()
     np.savez_compressed(tmp_path / "beside.npz", embeddings=np.ones((4, 2)), pictures=np.zeros((4000, 1000)))
