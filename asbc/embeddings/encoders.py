@@ -7,7 +7,6 @@ here: some of its versions unpickle them, and it accepts weights that do not fit
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
 import json
 import math
@@ -36,6 +35,7 @@ from asbc.embeddings.store import RemoteFile, cache_folder, first_line
 from asbc.storage import CHECKSUM_KEY, json_checksum, open_regular
 
 # solo-learn embeds CIFAR-10 and CIFAR-100 with these values, whatever it used for training.
+CIFAR_NAMES = ("cifar10", "cifar100")
 CIFAR_SCALE = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.243, 0.261)}
 _STL10_SCALE = {"mean": (0.4914, 0.4823, 0.4466), "std": (0.247, 0.243, 0.261)}
 _IMAGENET_SCALE = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -49,7 +49,6 @@ RESNETS: dict[str, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
     "resnet101": (Bottleneck, (3, 4, 23, 3)),
 }
 STANDARD_WIDTH = 64  # channels of the first layer in all published ResNets
-_RESNET_ARGUMENTS = set(inspect.signature(ResNet.__init__).parameters) - {"self", "block", "layers"}
 _VIT_WIDTH = {"vit_tiny": 192, "vit_small": 384, "vit_base": 768}
 _BACKBONES = (*RESNETS, *_VIT_WIDTH)
 _CLASSIFIERS = ("fc.", "head.")
@@ -141,27 +140,16 @@ def read_checkpoint(
     'resnet18, ImageNet stem'
     """
     file, args_file = _find_checkpoint(Path(path).expanduser())
-    everything = state_dict_of(read_weights(file, trust_checkpoint), file)
+    everything = read_state(file, trust_checkpoint)
     state = select_weights(everything, prefix, file)
     state = {key: value for key, value in state.items() if not key.startswith(_CLASSIFIERS)}
-    networks = {key.split(".")[0] for key in everything}
-    args = _read_args(args_file) if args_file else _infer_args(state, networks, file, list_prefixes(everything))
-    where, name, own = args_file or file, args.backbone, args.own
+    args = _read_args(args_file, padding) if args_file else _infer_args(state, everything, file, padding)
+    where, name = args_file or file, args.backbone
     if name not in _BACKBONES:
         raise ValueError(f"{where}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
-    if own:
-        stem = None if own["padding"] is None else padding or own["padding"]
-    else:
-        stem = (padding or 2) if args.dataset in ("cifar10", "cifar100") else None  # solo-learn pads by 2
-        known = padding or args_file or "classifier" in networks  # every method of solo-learn has a classifier
-        if stem and name in RESNETS and not known:
-            raise ValueError(
-                f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
-                "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
-            )
     try:
         with torch.device("meta"):  # allocates nothing, whatever sizes args.json asks for
-            model = resnet(name, stem, **args.kwargs) if name in RESNETS else _vit(args, state)
+            model = resnet(name, args.padding, **args.kwargs) if name in RESNETS else _vit(args, state)
     except (TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise ValueError(f"{where}: {name} does not take the arguments {args.kwargs} ({error})") from error
     load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
@@ -169,13 +157,10 @@ def read_checkpoint(
         size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(args)} heads"
     else:
         width = args.kwargs.get("width", STANDARD_WIDTH)
-        size, architecture = None, f"{name}, {'ImageNet' if stem is None else 'CIFAR'} stem"
+        size, architecture = None, f"{name}, {'ImageNet' if args.padding is None else 'CIFAR'} stem"
         architecture += f", width {width}" if width != STANDARD_WIDTH else ""
-        architecture += ", padding 1" if stem == 1 else ""
-    if own:
-        transform, size = plain_view(own["image_size"], own["mean"], own["std"]), own["image_size"]
-    else:
-        transform, size = _transform(args.dataset, size)
+        architecture += ", padding 1" if args.padding == 1 else ""
+    transform, size = (plain_view(*args.view), args.view[0]) if args.view else _transform(args.dataset, size)
     origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
 
@@ -185,10 +170,11 @@ class _Args:
     """What ``args.json``, or else the weights, say about an encoder."""
 
     backbone: str
-    dataset: str  # that it was trained on, which determines stem and transform
+    dataset: str  # that it was trained on, which determines the transform
+    padding: int | None  # of the CIFAR stem of a ResNet; None for the ImageNet stem
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the backbone
     method: str | None = None
-    own: Mapping[str, Any] | None = None  # image_size, padding, mean and std, which asbc-pretrain adds
+    view: tuple[int, Any, Any] | None = None  # image size, mean and std, which asbc-pretrain adds
 
 
 def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
@@ -212,8 +198,8 @@ def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
     return path, args if args.is_file() else None
 
 
-def _read_args(path: Path) -> _Args:
-    """Read an ``args.json`` of ``asbc-pretrain`` or of any version of solo-learn."""
+def _read_args(path: Path, padding: int | None) -> _Args:
+    """Read an ``args.json`` of ``asbc-pretrain`` or of any version of solo-learn; `padding` replaces that of a stem."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_ARGS_BYTES + 1)
@@ -231,23 +217,26 @@ def _read_args(path: Path) -> _Args:
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
         if not isinstance(name, str) or not isinstance(dataset, str):
             raise TypeError("backbone and dataset must be strings")
-        own = args.get("asbc")
+        own, view = args.get("asbc"), None
+        stem = 2 if dataset in CIFAR_NAMES else None  # solo-learn pads by 2
         if own is not None:
-            size, padding = own["image_size"], own["padding"]
-            scale = np.array([own["mean"], own["std"]], float)
-            good = type(size) is int and 1 <= size <= 4096 and padding in (None, 0, 1, 2, 3)
+            size, stem, scale = own["image_size"], own["padding"], np.array([own["mean"], own["std"]], float)
+            good = type(size) is int and 1 <= size <= 4096 and stem in (None, 0, 1, 2, 3)
             if not good or scale.shape != (2, 3) or not np.isfinite(scale).all() or scale[1].min() <= 0:
                 raise ValueError("image_size, padding, mean or std is out of range")
-            own = {"image_size": size, "padding": padding, "mean": scale[0].tolist(), "std": scale[1].tolist()}
+            view = (size, *scale.tolist())
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {shorten(first_line(error))}"
         raise ValueError(f"{path}: damaged, or not an args.json of solo-learn ({reason})") from error
     kwargs.pop("cifar", None)  # follows from the data set
-    return _Args(name, dataset, kwargs, args.get("method"), own)
+    return _Args(name, dataset, None if stem is None else padding or stem, kwargs, args.get("method"), view)
 
 
-def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, prefixes: str) -> _Args:
+def _infer_args(
+    state: Mapping[str, Tensor], everything: Mapping[str, Tensor], file: Path, padding: int | None
+) -> _Args:
     """Infer the architecture from the shapes of weights and the names of the checkpoint's other networks."""
+    networks = {key.split(".")[0] for key in everything}
     if "cls_token" in state and "pos_embed" in state:
         width = state["cls_token"].shape[-1]
         name = next((name for name, known in _VIT_WIDTH.items() if known == width), f"ViT of width {width}")
@@ -258,19 +247,26 @@ def _infer_args(state: Mapping[str, Tensor], networks: set[str], file: Path, pre
                 "which changes the features; put args.json next to the file"
             )
         dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
-        return _Args(name, dataset, method="mae" if "decoder" in networks else None)
+        return _Args(name, dataset, None, method="mae" if "decoder" in networks else None)
     if "conv1.weight" in state:
         bottleneck = "layer1.0.conv3.weight" in state
         blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
         known = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
         # For unknown numbers of blocks, loading the weights reports what is missing or left over.
         name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
-        dataset = "cifar100" if state["conv1.weight"].shape[-1] == 3 else "imagenet100"
-        width = state["conv1.weight"].shape[0]
-        return _Args(name, dataset, {} if width == STANDARD_WIDTH else {"width": width})
+        width, *_, kernel = state["conv1.weight"].shape
+        kwargs = {} if width == STANDARD_WIDTH else {"width": width}
+        if kernel != 3:
+            return _Args(name, "imagenet100", None, kwargs)
+        if not (padding or "classifier" in networks):  # every method of solo-learn has a classifier
+            raise ValueError(
+                f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
+                "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
+            )
+        return _Args(name, "cifar100", padding or 2, kwargs)
     raise ValueError(
         f"{file}: neither a ResNet nor a ViT (first weights: {join(list(state)[:3])}); "
-        f"supported are {', '.join(_BACKBONES)}. {prefixes}"
+        f"supported are {', '.join(_BACKBONES)}. {list_prefixes(everything)}"
     )
 
 
@@ -295,7 +291,7 @@ def _vit_image_size(state: Mapping[str, Tensor]) -> int:
 def _transform(dataset: str, size: int | None) -> tuple[Callable[[Any], Tensor], int]:
     """Return how images of a data set are prepared for embedding, and their size."""
     to_tensor = (v2.ToImage(), v2.ToDtype(torch.float32, scale=True))
-    if dataset in ("cifar10", "cifar100"):
+    if dataset in CIFAR_NAMES:
         return v2.Compose([*to_tensor, v2.Normalize(**CIFAR_SCALE)]), size or 32
     if dataset == "stl10":
         size = size or 96
@@ -315,9 +311,6 @@ def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kw
     image gives a 34 x 34 feature map. None selects the ImageNet stem. The first layer has `width` channels, and each of
     the other three twice as many as the one before.
     """
-    unknown = sorted(set(kwargs) - _RESNET_ARGUMENTS)
-    if unknown:
-        raise TypeError(f"unknown: {', '.join(unknown)}")
     if type(width) is not int or not 1 <= width <= 4096:
         raise ValueError(f"width must be an integer between 1 and 4096, got {width!r}")
     block, layers = RESNETS[name]
@@ -419,7 +412,7 @@ def timm_model(
     except Exception as error:  # timm raises many kinds
         raise ValueError(f"timm cannot create model={model!r}: {first_line(error)}") from error
     file = Path(path).expanduser() if path else _weights_in(folder) if folder and not files else files[-1]
-    everything = state_dict_of(read_weights(file, trust_checkpoint), file)
+    everything = read_state(file, trust_checkpoint)
     state = select_weights(everything, prefix, file) if prefix else everything
     head = network.pretrained_cfg.get("classifier") or ()  # one name or several
     heads = tuple(f"{name}." for name in ([head] if isinstance(head, str) else head))
@@ -505,12 +498,13 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
         raise ValueError(f"{file}: damaged, or not a file of weights ({first_line(error)})") from error
 
 
-def state_dict_of(content: Any, file: Path) -> dict[str, Tensor]:
-    """Return all weights by name, unwrapped from the dictionaries that training programs put around them.
+def read_state(file: Path, trust_checkpoint: bool = False) -> dict[str, Tensor]:
+    """Return all weights of a file by name, unwrapped from the dictionaries that training programs put around them.
 
     Lightning has the weights under ``state_dict``, others under ``model``. If there are several networks, such as
     ``teacher`` and ``student``, their names become the first part of the weights' names.
     """
+    content = read_weights(file, trust_checkpoint)
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
