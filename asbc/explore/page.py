@@ -28,7 +28,7 @@ from bokeh.palettes import cividis, plasma, viridis
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 from bokeh.transform import transform
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -82,6 +82,11 @@ COLUMNS: dict[str, tuple[str, int | None]] = {
     "x": ("x", 2),
     "y": ("y", 2),
 }
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
+TEMPLATES.filters["commas"] = "{:,}".format
 IN_TOOLTIP = ("label", "cluster_name", "suggested", "suspicion", "image_name", "dimension", "sigma", "density")
 
 
@@ -126,17 +131,10 @@ def write_page(
     """
     page, table = check_targets(out)
     text = render(found, title, thumbnails)
-    about = found.about
-    whole = {
-        "version": __version__,
-        "effective_rank": about.effective_rank,
-        "metric": about.metric,
-        "global_dimension": about.global_dimension,
-        "hubness": about.hubness,
-        "outlier_threshold": about.outlier_threshold if np.isfinite(about.outlier_threshold) else None,
-        "duplicate_threshold": about.duplicates.threshold,
-        "loo_accuracy": about.loo_accuracy,
-    }
+    names = ("effective_rank", "metric", "global_dimension", "hubness", "outlier_threshold", "loo_accuracy")
+    whole: dict[str, Any] = {"version": __version__, "duplicate_threshold": found.about.duplicates.threshold}
+    whole |= {name: getattr(found.about, name) for name in names}
+    whole["outlier_threshold"] = whole["outlier_threshold"] if np.isfinite(whole["outlier_threshold"]) else None
     write_table(table, found.nodes, {"explore": json.dumps(whole)})
     write_atomic(page, text)
     return page
@@ -211,20 +209,16 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
         "review": _review(found),
         "histograms": {key: {"edges": one["edges"], "counts": one["counts"]} for key, one in histograms.items()},
     }
-    templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
-    templates.filters["commas"] = "{:,}".format
-    here = files("asbc.explore")
     return file_html(
         document,
         INLINE,
         title,
-        template=templates.from_string(here.joinpath("page.html").read_text(encoding="utf-8")),
+        template=TEMPLATES.get_template("page.html"),
         template_variables={
             "generator": GENERATOR,
             "version": __version__,
             "css": files("asbc.report").joinpath("page.css").read_text(encoding="utf-8"),
-            "script": here.joinpath("page.js").read_text(encoding="utf-8"),
+            "script": files("asbc.explore").joinpath("page.js").read_text(encoding="utf-8"),
             "without_addresses": without_addresses,
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
             "found": found,
@@ -336,16 +330,6 @@ def _simulation(table: pd.DataFrame) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of a legend: its name, colour, number of nodes, and class number."""
-
-    name: str
-    color: str
-    count: int
-    code: int
-
-
-@dataclass(frozen=True)
 class Coloring:
     """One way to colour the map.
 
@@ -358,10 +342,8 @@ class Coloring:
     palette : list of str
         Colours from `low` to `high`.
     low, high : float
-    legend : list of Entry
-        For classes; clusters have a table instead.
-    hidden : int
-        Classes that the legend leaves out.
+    legend : list of (str, int)
+        Name and number of nodes of the largest classes, in the order of the palette; clusters have a table instead.
     scale : bool
         Whether colours are those of a scale.
     """
@@ -373,8 +355,7 @@ class Coloring:
     palette: list[str]
     low: float
     high: float
-    legend: list[Entry]
-    hidden: int = 0
+    legend: list[tuple[str, int]]
     scale: bool = False
 
     @property
@@ -431,9 +412,8 @@ def _classes(names: pd.Series, key: str, title: str, note: str) -> Coloring:
     order = sorted(counts.index, key=lambda name: (-counts[name], _natural_order(name)))
     codes = pd.Categorical(names, categories=order).codes
     values, palette = np.where(codes < 0, np.nan, codes).astype(np.float32), class_palette(len(order)) or [UNKNOWN]
-    legend = [Entry(name, palette[i], int(counts[name]), i) for i, name in enumerate(order[:MAX_LEGEND])]
-    hidden = max(0, len(order) - MAX_LEGEND)
-    return Coloring(key, title, note, values, palette, -0.5, len(palette) - 0.5, legend, hidden)
+    legend = [(name, int(counts[name])) for name in order[:MAX_LEGEND]]
+    return Coloring(key, title, note, values, palette, -0.5, len(palette) - 0.5, legend)
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -576,23 +556,9 @@ def draw_map(source: bk.ColumnDataSource, first: Coloring, columns: set[str]) ->
 
 def _tooltip(columns: set[str]) -> str:
     """Return the template of the tooltip. Bokeh escapes every ``@`` value."""
-    lines = ""
-    for key in [key for key in IN_TOOLTIP if key in columns]:
-        title, digits = COLUMNS[key]
-        form = "" if digits is None else f"{{0.{'0' * digits}}}"
-        lines += f'<tr><td style="color:#5b6770;padding-right:8px">{title}</td>'
-        lines += f'<td style="overflow-wrap:anywhere">@{key}{form}</td></tr>'
-    image = (
-        '<img src="data:image/webp;base64,@picture" alt="" '
-        'style="display:block;max-width:96px;min-width:48px;border-radius:4px;margin:0 0 4px">'
-        if "picture" in columns
-        else ""
-    )
-    text = '<div style="margin:4px 0 0;overflow-wrap:anywhere">@text</div>' if "text" in columns else ""
-    return (
-        '<div style="max-width:260px;font:12px/1.4 system-ui,sans-serif;color:#1f2933">'
-        f'{image}<strong>@node</strong><table style="border-spacing:0;font:inherit">{lines}</table>{text}</div>'
-    )
+    shown = [(key, *COLUMNS[key]) for key in IN_TOOLTIP if key in columns]
+    lines = [(key, title, "" if digits is None else f"{{0.{'0' * digits}}}") for key, title, digits in shown]
+    return TEMPLATES.get_template("tooltip.html").render(lines=lines, columns=columns)
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ def test_the_search_says_what_it_looks_at(still):
 def test_the_legend_counts_as_people_do(still):
     labels = [f"class {number}" for number in (10, 2, 1, 33, 4)] * 12 + ["class 007"] * 14
     (way,) = [way for way in colorings(explore(curved_clouds(90)[0][:74], labels)) if way.key == "label"]
-    assert [entry.name for entry in way.legend] == [f"class {n}" for n in ("007", 1, 2, 4, 10, 33)]
-    assert [entry.count for entry in way.legend] == [14, 12, 12, 12, 12, 12]
+    assert [name for name, _ in way.legend] == [f"class {n}" for n in ("007", 1, 2, 4, 10, 33)]
+    assert [count for _, count in way.legend] == [14, 12, 12, 12, 12, 12]
 
 
 def test_too_few_vectors_and_labels_of_another_length(still):
