@@ -18,16 +18,8 @@ import numpy as np
 from asbc.evaluate.scores import METRICS, PER_SAMPLE, Comparison, Metric, compare, hits_of
 from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
-from asbc.runs.record import Experiment, read_record
-from asbc.runs.results import (
-    ResultsError,
-    collect,
-    flat_settings,
-    read_settings,
-    read_status,
-    settings_text,
-    varying_settings,
-)
+from asbc.runs.record import Experiment
+from asbc.runs.results import ResultsError, StoredRun, flat_settings, open_run, run_folders, varying_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,33 +41,6 @@ REQUIRED = {"dataset", "encoder", "method", "samples", "level", "trial", "metric
 BASELINE = "knn"  # the method that others are compared with
 FEWEST_TRIALS = 3  # verdicts need at least this many
 PLACE = ["samples", "level", "trial"]  # what two methods must share to be a pair
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """One run's folder."""
-
-    id: str
-    status: dict[str, Any]  # `status.json`
-    settings: dict[str, Any]  # the resolved config
-    rows: pd.DataFrame | None  # the results so far; None if there are none yet
-    text: str  # the resolved config as YAML
-    record: Experiment
-
-    @property
-    def experiment(self) -> str:
-        return str(self.status.get("experiment", "unknown"))
-
-    @property
-    def finished(self) -> bool:
-        return self.status["state"] == "finished"
-
-    def setting(self, path: str) -> Any:
-        """Return a setting by its dotted path, such as `bandwidth.gamma`; None if there is none."""
-        value: Any = self.settings
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
 
 
 @dataclass(frozen=True)
@@ -376,9 +341,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     found: dict[str, StoredRun] = {}
     skipped: dict[str, str] = {}
     for folder in roots:
-        if not folder.exists():
-            raise ResultsError(f"{folder}: no such folder")
-        paths = [path.parent for path in sorted(folder.rglob("status.json")) if ".replaced-" not in path.parent.name]
+        paths = run_folders(folder)
         if not paths:
             raise ResultsError(
                 f"{folder}: no runs in it; give a folder that `asbc` wrote (`outputs` by default), "
@@ -417,15 +380,10 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
 def _read(path: Path, skipped: dict[str, str]) -> StoredRun | None:
     """Read a run; one that cannot be read is named in `skipped`."""
     try:
-        status, settings = read_status(path), read_settings(path)
-        has_rows = (path / "results.parquet").exists() or any((path / "parts").glob("*.parquet"))
-        rows = collect(path, per_node=True) if has_rows else None
-        if rows is not None and rows.empty:
-            rows = None
-        if rows is not None and (missing := REQUIRED - set(rows.columns)):
+        run = open_run(path)
+        if run.rows is not None and (missing := REQUIRED - set(run.rows.columns)):
             raise ResultsError(f"the rows have no {', '.join(sorted(missing))}; `asbc` did not write them")
-        record = read_record(path, str(status.get("experiment", "unknown")))
-        return StoredRun(str(status.get("run_id", path.name)), status, settings, rows, settings_text(path), record)
+        return run
     except (ResultsError, ValueError, OSError, RecursionError, MemoryError) as error:
         skipped[str(path)] = str(error).removeprefix(f"{path}: ")
         log.warning("%s: skipped (%s)", path, skipped[str(path)])
@@ -459,8 +417,7 @@ def _studies(group: list[StoredRun]) -> dict[str, Study]:
         study = _study([run for run in usable if run.experiment == name])
         if study is None and record.accepts:
             accepted = [run for run in others if run.rows is not None and (run.rows["metric"] == record.accepts).any()]
-            measured = [replace(run, record=record.described(run.record.metrics)) for run in accepted]
-            study = _study(measured, least=2 if record.axis else 1)
+            study = _study(accepted, record, least=2 if record.axis else 1)
         if study is not None:
             studies[name] = study
     shown = {run.id for study in studies.values() for run in study.runs}
@@ -480,16 +437,18 @@ def _studies(group: list[StoredRun]) -> dict[str, Study]:
     return studies
 
 
-def _study(group: list[StoredRun], least: int = 1) -> Study | None:
+def _study(group: list[StoredRun], shown_as: Experiment | None = None, least: int = 1) -> Study | None:
     """Return the study of one experiment: its runs nearest to the settings of the paper.
 
-    Runs that differ only in the setting that the experiment sweeps belong together.
+    Runs that differ only in the setting that the experiment sweeps belong together. Runs of other experiments are
+    `shown_as` this one.
     """
     import pandas as pd
 
     if not group:
         return None
     record = max(group, key=lambda run: run.status.get("started", 0.0)).record
+    record = shown_as.described(record.metrics) if shown_as else record
     axis = record.axis.key if record.axis else None
     series: dict[str, dict[Any, StoredRun]] = {}
     for run in group:
@@ -529,7 +488,7 @@ def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment) -> Sw
     """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
     import pandas as pd
 
-    flat = {run.id: _settings(run) for run in group}
+    flat = {run.id: flat_settings(run.settings) for run in group}
     axes = varying_settings(list(flat.values()))
     tables: dict[str, Any] = {run.id: run.rows for run in group}
     measured = [name for name in record.headline if any((rows["metric"] == name).any() for rows in tables.values())]
@@ -557,14 +516,9 @@ def _plain(value: Any) -> Any:
     return value if is_number(value) else str(value)
 
 
-def _settings(run: StoredRun) -> dict[str, Any]:
-    """Return the settings of a run by dotted path."""
-    return flat_settings({key: value for key, value in run.settings.items() if key != "data"})
-
-
 def _other_settings(run: StoredRun, axis: str | None) -> str:
     """Return a key that is equal for runs that differ only in the swept setting."""
-    flat = _settings(run)
+    flat = flat_settings(run.settings)
     if axis:
         # Methods hold copies of the bandwidth's settings, and the search holds one of k_cand.
         last = axis.rpartition(".")[2]

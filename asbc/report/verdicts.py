@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asbc.evaluate.scores import PER_SAMPLE, Comparison, Gap, Metric, Ranking, hits_of, rank_methods
-from asbc.report.evidence import BASELINE, FEWEST_TRIALS, StoredRun, Study, Subject, compare_number
+from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Study, Subject, compare_number
 from asbc.report.style import label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Claim
+from asbc.runs.results import StoredRun
 
 if TYPE_CHECKING:
     import pandas as pd

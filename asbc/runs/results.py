@@ -26,10 +26,13 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
+from asbc.runs.record import Experiment, read_record
 from asbc.storage import (
     DamagedFileError,
     LockedError,
@@ -359,6 +362,53 @@ def _check_yaml(text: str) -> None:
             raise ValueError(f"nested deeper than {MAX_YAML_DEPTH} levels")
 
 
+@dataclass(frozen=True)
+class StoredRun:
+    """One run's folder, as loggers and reports read it."""
+
+    path: Path
+    status: dict[str, Any]  # `status.json`
+    settings: dict[str, Any]  # the resolved config
+    record: Experiment
+
+    @property
+    def id(self) -> str:
+        return str(self.status["run_id"])
+
+    @property
+    def experiment(self) -> str:
+        return str(self.status.get("experiment", "unknown"))
+
+    @property
+    def finished(self) -> bool:
+        return self.status["state"] == "finished"
+
+    @property
+    def text(self) -> str:
+        """The resolved config as YAML."""
+        return settings_text(self.path)
+
+    @cached_property
+    def rows(self) -> pd.DataFrame | None:
+        """The results so far; None if there are none yet."""
+        rows = join_rows(read_run(self.path))
+        return None if rows.empty else rows
+
+    def setting(self, path: str) -> Any:
+        """Return a setting by its dotted path, such as `bandwidth.gamma`; None if there is none."""
+        value: Any = self.settings
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+def open_run(folder: Path) -> StoredRun:
+    """Return what is in a run's folder. Nothing that its files name is imported."""
+    status, settings = read_status(folder), read_settings(folder)
+    settings.pop("data", None)  # `status.json` has these facts too
+    return StoredRun(folder, status, settings, read_record(folder, str(status.get("experiment", "unknown"))))
+
+
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return settings by dotted path, such as "bandwidth.gamma"."""
     flat: dict[str, Any] = {}
@@ -380,6 +430,13 @@ def varying_settings(runs: list[dict[str, Any]]) -> dict[str, str]:
     chosen = [min(same, key=lambda key: (key.count("."), len(key))) for same in together.values()]
     short = Counter(key.rpartition(".")[2] for key in chosen)
     return {key: name if short[name := key.rpartition(".")[2]] == 1 else key for key in chosen}
+
+
+def run_folders(root: Path) -> list[Path]:
+    """Return the folders of all runs under a folder, without those that `rerun=true` has set aside."""
+    if not root.exists():
+        raise ResultsError(f"{root}: no such folder")
+    return sorted(path.parent for path in root.rglob(STATUS) if ".replaced-" not in path.parent.name)
 
 
 def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -404,11 +461,8 @@ def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     --------
     collect : the rows of all runs in one table.
     """
-    root = Path(root)
-    if not root.exists():
-        raise ResultsError(f"{root}: no such folder")
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for folder in sorted(path.parent for path in root.rglob(STATUS) if ".replaced-" not in path.parent.name):
+    for folder in run_folders(Path(root)):
         status = read_status(folder)
         found.setdefault(status["run_id"], []).append((folder, status))
     for id, copies in found.items():

@@ -6,8 +6,8 @@ import functools
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from asbc.kernels.threads import thread_count
 from asbc.learn.labels import is_unlabeled
 from asbc.progress import Progress
 from asbc.runs.record import Experiment, load_record, write_record
-from asbc.runs.results import ALL, PER_NODE, Run, flat_settings, run_id
+from asbc.runs.results import ALL, PER_NODE, Run, StoredRun, flat_settings, run_id
 from asbc.storage import write_atomic
 from asbc.validation import METRICS, normalize, one_of, seed_number, whole_number
 from asbc.version import __version__
@@ -267,60 +267,7 @@ def level_in_words(level: int) -> str:
 # Loggers
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What a logger knows about a run."""
-
-    run_id: str
-    attempt: int  # 1 at the first start, more after a kill or a failure
-    path: Path  # the run's folder
-    settings: Mapping[str, Any]  # the resolved config
-    # `experiment`, `dataset`, `encoder`, `fingerprint` of the vectors, `version` of asbc, `tags`, `overrides` as typed,
-    # and `group`, the sweep that the run is part of.
-    facts: Mapping[str, Any]
-
-
-class Session(AbstractContextManager["Session"]):
-    """What a logger does with one run: entered before the first unit, left after the last."""
-
-    def conclude(self, table: pd.DataFrame) -> None:
-        """Copy the rows of a finished run."""
-
-    def complete(self) -> bool:
-        """Whether everything that this logger writes of a finished run is there; if not, `conclude` is called again."""
-        return True
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Close; `error` is what stopped the run, or None."""
-
-
-class Mirror(AbstractContextManager["Mirror"]):
-    """A session whose errors become warnings, so that a logger never stops a run. Its first error closes it."""
-
-    def __init__(self, session: Session) -> None:
-        self.session: Session | None = session
-
-    def _try(self, what: str, *arguments: Any) -> None:
-        if self.session is None:
-            return
-        try:
-            getattr(self.session, what)(*arguments)
-        except Exception as error:
-            text = "%s failed, the run continues without it: %s: %s"
-            log.warning(text, type(self.session).__name__, type(error).__name__, error)
-            if what == "conclude":
-                self._try("__exit__", type(error), error, None)
-            self.session = None
-
-    def __enter__(self) -> Mirror:
-        self._try("__enter__")
-        return self
-
-    def conclude(self, table: pd.DataFrame) -> None:
-        self._try("conclude", table)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._try("__exit__", kind, error, trace)
+Send = Callable[["pd.DataFrame"], object]  # copies the rows of a finished run
 
 
 class CsvLogger:
@@ -331,19 +278,41 @@ class CsvLogger:
     WandbLogger : the same rows in Weights & Biases.
     """
 
-    def __call__(self, facts: RunFacts) -> Session:
-        return _CsvSession(facts)
+    def complete(self, run: StoredRun) -> bool:
+        """Whether everything that this logger writes of a finished run is there."""
+        return (run.path / "results.csv").exists()
+
+    @contextmanager
+    def open(self, run: StoredRun) -> Iterator[Send]:
+        """Yield the function that copies the rows of the finished run."""
+        path = run.path / "results.csv"
+        yield lambda table: write_atomic(path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
 
 
-class _CsvSession(Session):
-    def __init__(self, facts: RunFacts) -> None:
-        self._path = facts.path / "results.csv"
-
-    def conclude(self, table: pd.DataFrame) -> None:
-        write_atomic(self._path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
-
-    def complete(self) -> bool:
-        return self._path.exists()
+@contextmanager
+def never_stopping(logger: Any, run: StoredRun) -> Iterator[Send]:
+    """Open a logger for the time of a run. Its errors become warnings, so that it never stops the run."""
+    tables: list[pd.DataFrame] = []
+    opened = False
+    stopped: BaseException | None = None
+    try:
+        with logger.open(run) as send:
+            opened = True
+            try:
+                yield tables.append
+            except BaseException as error:  # of the run, for the logger to see
+                stopped = error
+                raise
+            for table in tables:
+                send(table)
+    except Exception as error:
+        if error is not stopped:
+            text = "%s failed, the run continues without it: %s: %s"
+            log.warning(text, type(logger).__name__, type(error).__name__, error)
+    if not opened:
+        yield tables.append
+    if stopped is not None:
+        raise stopped
 
 
 # Runs
@@ -409,18 +378,17 @@ def run(
         skipped = folder.finished
         done = set() if skipped else folder.begin(**facts)
         write_record(folder.path, record)  # titles and colors may have changed
-        about = RunFacts(id, folder.status["attempt"], folder.path, settings, facts)
-        sessions: list[Session] = [logger(about) for logger in _build_all(cfg, "logger").values()]
+        stored = StoredRun(folder.path, folder.status | facts, settings, record)
+        loggers = [each for each in _build_all(cfg, "logger").values() if not (skipped and each.complete(stored))]
         with ExitStack() as stack:
-            open_ones = [session for session in sessions if not (skipped and session.complete())]
-            loggers = [stack.enter_context(Mirror(session)) for session in open_ones]
+            copies = [stack.enter_context(never_stopping(logger, stored)) for logger in loggers]
             if skipped:
                 table = folder.rows()
             else:
                 stack.enter_context(_limit_threads(threads))
                 table = _compute(cfg, folder, done, embeddings, methods, tasks)
-            for logger in loggers:
-                logger.conclude(table)
+            for copy in copies:
+                copy(table)
         return Outcome(id, folder.path, skipped, table, record, str(folder.status.get("version", "unknown")))
 
 

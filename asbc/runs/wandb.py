@@ -8,8 +8,10 @@ import os
 import re
 import shlex
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +22,9 @@ from urllib.request import urlopen
 from asbc.evaluate.scores import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.command import CANDIDATES, last_level, summary
-from asbc.runs.record import Experiment, read_record
-from asbc.runs.results import (
-    ALL,
-    PER_NODE,
-    RESULTS,
-    list_runs,
-    read_rows,
-    read_settings,
-)
-from asbc.runs.run import RunFacts, Session
+from asbc.runs.record import Experiment
+from asbc.runs.results import ALL, PER_NODE, RESULTS, StoredRun, list_runs, open_run, read_rows
+from asbc.runs.run import Send
 from asbc.storage import write_atomic
 
 if TYPE_CHECKING:
@@ -76,85 +71,77 @@ class WandbLogger:
         if self.mode not in (None, "online", "offline"):
             raise ValueError(f"mode must be online, offline or null; got {self.mode!r}")
 
-    def __call__(self, facts: RunFacts) -> Session:
-        return WandbSession(facts, self)
-
     def resolved_mode(self) -> str:
         """Return `mode`, or what applies on this machine if it is None."""
         return self.mode or os.environ.get("WANDB_MODE") or ("online" if has_key() else "offline")
 
+    def complete(self, run: StoredRun) -> bool:
+        """Whether W&B has a finished run, or offline its files are written."""
+        return uploaded(run.path) or (self.resolved_mode() == "offline" and written(run) is not None)
 
-class WandbSession(Session):
-    """See :class:`WandbLogger`."""
-
-    def __init__(self, facts: RunFacts, options: WandbLogger) -> None:
-        self.facts = facts
-        self.options = options
-        self.id = wandb_id(facts)
-        self.mode: Any = options.resolved_mode()
-        self.run: Any = None
-
-    def __enter__(self) -> WandbSession:
+    @contextmanager
+    def open(self, run: StoredRun) -> Iterator[Send]:
+        """Open a W&B run, and yield the function that sends the rows of the finished run."""
         with needed("logger=wandb", "wandb"):
             import wandb
 
-        if self.mode == "online":
+        mode: Any = self.resolved_mode()
+        if mode == "online":
             check_connection()
-        facts = self.facts.facts
-        record = read_record(self.facts.path, str(facts["experiment"]))
-        tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.options.tags]
-        self.run = wandb.init(
-            id=self.id,
-            name=run_name(self.facts)[:MAX_NAME],
-            project=self.options.project,
-            entity=self.options.entity,
+        facts = run.status
+        tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.tags]
+        looks = {"titles": run.record.titles, "colors": run.record.colors}
+        sent = wandb.init(
+            id=wandb_id(run),
+            name=run_name(run)[:MAX_NAME],
+            project=self.project,
+            entity=self.entity,
             group=facts.get("group"),
-            job_type=facts["experiment"],
+            job_type=run.experiment,
             tags=sorted({str(tag)[:MAX_TAG] for tag in tags}),
-            config=wandb_config(self.facts, record),
-            dir=str(self.facts.path),
-            mode=self.mode,
+            config=wandb_config(run) | {key: value for key, value in looks.items() if value},
+            dir=str(run.path),
+            mode=mode,
             resume="never",
             reinit="create_new",
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
         )
-        return self
-
-    def conclude(self, table: pd.DataFrame) -> None:
-        import wandb
-
-        record = read_record(self.facts.path, str(self.facts.facts["experiment"]))
-        rows = history(table, record)
-        for axis in dict.fromkeys(next(iter(row)) for row in rows):
-            self.run.define_metric(axis, hidden=True, summary="none")
-            for key in dict.fromkeys(key for row in rows if axis in row for key in row if key != axis):
-                # W&B's summary has the last row, which is that of the largest samples or of the most labels.
-                self.run.define_metric(key, step_metric=axis, summary="none" if axis == "scale" else None)
-        for row in rows:
-            self.run.log(row)
-        self.run.summary.update(summary(table, record))
-        shown = table.drop(columns=PER_NODE, errors="ignore")
-        nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
-        self.run.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
-        artifact = wandb.Artifact(f"results-{self.facts.run_id}", type="results", metadata=dict(self.facts.facts))
-        artifact.add_file(str(self.facts.path / RESULTS))
-        self.run.log_artifact(artifact)
-
-    def complete(self) -> bool:
-        path = self.facts.path
-        return uploaded(path) or (self.mode == "offline" and written(path, self.id) is not None)
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self.run is None:
-            return
-        self.run.finish(exit_code=0 if error is None else 130 if kind is KeyboardInterrupt else 1)
-        path = self.facts.path
-        if error is None and self.mode == "online":
-            write_atomic(path / "uploaded.txt", f"{self.run.id}\n")
-        elif error is None and self.mode == "offline":
-            folder = Path(self.run.dir).parent
-            write_atomic(path / "offline.txt", f"{self.run.id}\n{os.path.relpath(folder, path)}\n")
+        code = 1
+        try:
+            yield partial(_send, sent, run)
+            code = 0
+        except KeyboardInterrupt:
+            code = 130
+            raise
+        finally:
+            sent.finish(exit_code=code)
+        if mode == "online":
+            write_atomic(run.path / "uploaded.txt", f"{sent.id}\n")
+        elif mode == "offline":
+            folder = Path(sent.dir).parent
+            write_atomic(run.path / "offline.txt", f"{sent.id}\n{os.path.relpath(folder, run.path)}\n")
             log.info("W&B is offline: written to %s; send it with: wandb sync %s", folder, shlex.quote(str(folder)))
+
+
+def _send(sent: Any, run: StoredRun, table: pd.DataFrame) -> None:
+    """Send the rows of a finished run to an open W&B run."""
+    import wandb
+
+    rows = history(table, run.record)
+    for axis in dict.fromkeys(next(iter(row)) for row in rows):
+        sent.define_metric(axis, hidden=True, summary="none")
+        for key in dict.fromkeys(key for row in rows if axis in row for key in row if key != axis):
+            # W&B's summary has the last row, which is that of the largest samples or of the most labels.
+            sent.define_metric(key, step_metric=axis, summary="none" if axis == "scale" else None)
+    for row in rows:
+        sent.log(row)
+    sent.summary.update(summary(table, run.record))
+    shown = table.drop(columns=PER_NODE, errors="ignore")
+    nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
+    sent.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
+    artifact = wandb.Artifact(f"results-{run.id}", type="results", metadata=run.status)
+    artifact.add_file(str(run.path / RESULTS))
+    sent.log_artifact(artifact)
 
 
 def has_key() -> bool:
@@ -186,50 +173,47 @@ def check_connection() -> None:
             raise ConnectionError(f"{address()}: {why}") from None
 
 
-def wandb_id(facts: RunFacts) -> str:
+def wandb_id(run: StoredRun) -> str:
     """Return the id of a run in W&B, one per attempt: a second one must not write into that of a killed one."""
-    return f"{facts.run_id}-{facts.attempt}"
+    return f"{run.id}-{run.status['attempt']}"
 
 
-def wandb_config(facts: RunFacts, record: Experiment | None = None) -> dict[str, Any]:
-    """Return the config for W&B: all settings by the names they have on the command line.
-
-    With a record also the titles and colors of methods.
-    """
-    bandwidth = facts.settings.get("bandwidth", {})
-    looks = {} if record is None else {"titles": record.titles, "colors": record.colors}
+def wandb_config(run: StoredRun) -> dict[str, Any]:
+    """Return the config for W&B: all settings by the names they have on the command line."""
+    bandwidth = run.settings.get("bandwidth", {})
     return {
-        **facts.settings,
-        **{key: facts.facts[key] for key in ("experiment", "encoder", "dataset")},
-        "embedding": facts.facts.get("embedding"),
-        "method": list(facts.settings.get("methods", {})),
+        **run.settings,
+        **{key: run.status[key] for key in ("experiment", "encoder", "dataset")},
+        "embedding": run.status.get("embedding"),
+        "method": list(run.settings.get("methods", {})),
         **{key: bandwidth[key] for key in ("gamma", "n_grid") if key in bandwidth},
-        "run_id": facts.run_id,
-        **{key: value for key, value in looks.items() if value},
+        "run_id": run.id,
     }
 
 
-def run_name(facts: RunFacts) -> str:
+def run_name(run: StoredRun) -> str:
     """Return the run's name in W&B: experiment, encoder, and what was typed about the settings.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> from asbc.runs.run import RunFacts
+    >>> from asbc.runs.record import find_record
+    >>> from asbc.runs.results import StoredRun
     >>> from asbc.runs.wandb import run_name
     >>> typed = ["experiment=loo", "embedding=simclr", "gamma=0.5", "k_cand=15", "out=results"]
-    >>> run_name(RunFacts("abc", 1, Path(), {}, {"experiment": "loo", "encoder": "simclr", "overrides": typed}))
+    >>> status = {"experiment": "loo", "encoder": "simclr", "overrides": typed}
+    >>> run_name(StoredRun(Path(), status, {}, find_record("loo")))
     'loo simclr gamma=0.5 k_cand=15'
     """
     words = []
-    for override in facts.facts.get("overrides") or ():
+    for override in run.status.get("overrides") or ():
         key = override.lstrip("+~").partition("=")[0]
         if key in ("embedding.dataset", "embedding.path"):
-            words.append(f"dataset={facts.facts['dataset']}")
+            words.append(f"dataset={run.status['dataset']}")
         elif key.partition(".")[0].partition("/")[0] not in UNNAMED:
             words.append(override.lstrip("+"))
     words.sort(key=lambda word: "[" in word)  # W&B cuts long names off, and lists are rarely swept
-    return " ".join(dict.fromkeys([str(facts.facts["experiment"]), str(facts.facts["encoder"]), *words]))
+    return " ".join(dict.fromkeys([run.experiment, str(run.status["encoder"]), *words]))
 
 
 def points(table: pd.DataFrame, record: Experiment) -> pd.DataFrame:
@@ -285,20 +269,13 @@ def uploaded(path: Path) -> bool:
     return (path / "uploaded.txt").exists()
 
 
-def written(path: Path, id: str) -> Path | None:
+def written(run: StoredRun) -> Path | None:
     """Return the folder of W&B's files of a run, for `wandb sync`; None if this attempt has none."""
     try:
-        noted, folder = (path / "offline.txt").read_text().splitlines()
+        noted, folder = (run.path / "offline.txt").read_text().splitlines()
     except (OSError, ValueError):
         return None
-    return path / folder if noted == id and (path / folder).is_dir() else None
-
-
-def stored_facts(path: Path, status: Mapping[str, Any]) -> RunFacts:
-    """Return what a logger knows about a run, from its folder."""
-    settings = read_settings(path)
-    facts = settings.pop("data")
-    return RunFacts(status["run_id"], status["attempt"], path, settings, facts)
+    return run.path / folder if noted == wandb_id(run) and (run.path / folder).is_dir() else None
 
 
 @dataclass
@@ -318,21 +295,21 @@ def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
         if status["state"] != "finished":
             result.unfinished += 1
             continue
-        session = WandbSession(stored_facts(path, status), logger)
-        if session.complete():
+        run = open_run(path)
+        if logger.complete(run):
             result.there += 1
         else:
             try:
-                with session:
-                    session.conclude(read_rows(path / RESULTS))
+                with logger.open(run) as send:
+                    send(read_rows(path / RESULTS))
                 result.sent += 1
             except wandb_error() as error:
                 # W&B refuses the same id twice: a kill came before the run was recorded as sent.
                 if "already exists" not in str(error):
                     raise
-                log.warning("%s: W&B already has %s; to send it again, delete it there", path, session.id)
+                log.warning("%s: W&B already has %s; to send it again, delete it there", path, wandb_id(run))
                 result.there += 1
-        if session.mode == "offline" and not uploaded(path) and (files := written(path, session.id)):
+        if logger.resolved_mode() == "offline" and not uploaded(path) and (files := written(run)):
             result.folders.append(files)
     return result
 

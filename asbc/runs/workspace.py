@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
 from asbc.runs.command import CANDIDATES, headline
-from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment, read_record
-from asbc.runs.results import flat_settings, join_rows, list_runs, read_run, varying_settings
-from asbc.runs.run import RunFacts
-from asbc.runs.wandb import WandbLogger, points, stored_facts, wandb_config, wandb_id
+from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment
+from asbc.runs.results import StoredRun, flat_settings, join_rows, list_runs, open_run, varying_settings
+from asbc.runs.wandb import WandbLogger, points, wandb_config, wandb_id
 from asbc.storage import DamagedFileError, read_json, write_json
 
 if TYPE_CHECKING:
@@ -42,18 +41,18 @@ def dashboards(folder: Path) -> list[Dashboard]:
     with needed("the dashboard", "wandb"):
         import wandb_workspaces  # noqa: F401
 
-    groups: dict[str, list[RunFacts]] = {}
+    groups: dict[str, list[StoredRun]] = {}
     for path, status in list_runs(folder):
         if status["state"] == "finished":
-            groups.setdefault(str(status["experiment"]), []).append(stored_facts(path, status))
-    return [_dashboard(name, runs) for name, runs in groups.items()]
+            groups.setdefault(str(status["experiment"]), []).append(open_run(path))
+    return [_dashboard(runs) for runs in groups.values()]
 
 
-def _dashboard(name: str, runs: list[RunFacts]) -> Dashboard:
-    records = [read_record(run.path, name) for run in runs]
+def _dashboard(runs: list[StoredRun]) -> Dashboard:
+    records = [run.record for run in runs]
     titles, colors = ({k: v for each in records for k, v in getattr(each, f).items()} for f in ("titles", "colors"))
     record = replace(records[-1], titles=METHOD_TITLES | titles, colors=METHOD_COLORS | colors)
-    rows = join_rows([frame for run in runs for frame in read_run(run.path)])
+    rows = join_rows([run.rows for run in runs if run.rows is not None])
     configs = [flat_settings(wandb_config(run)) for run in runs]
     varying = _varying(configs)
     curves = points(rows, record)
@@ -62,7 +61,7 @@ def _dashboard(name: str, runs: list[RunFacts]) -> Dashboard:
     drawn += [metric for metric in curves.query("axis == 'scale'")["metric"].unique() if metric.endswith("_median")]
     wanted = dict.fromkeys((*record.headline, *drawn, *printed))
     metrics = [metric for metric in wanted if metric in set(curves["metric"])]
-    encoders = {wandb_id(run): str(run.facts["encoder"]) for run in runs}
+    encoders = {wandb_id(run): str(run.status["encoder"]) for run in runs}
     sections = {"Levels": _level_panels(record, curves, metrics, varying, encoders)}
     for key in varying:
         number = all(isinstance(config[key], int | float) for config in configs)

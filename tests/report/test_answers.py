@@ -1,6 +1,7 @@
 """The best graph per task, the line that builds it, and what averages hide."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import asbc
 from asbc.configs import composed_methods, conf_dir
 from asbc.evaluate import Sample
 from asbc.report.command import make_report
-from asbc.report.evidence import StoredRun, read_evidence
+from asbc.report.evidence import read_evidence
 from asbc.report.verdicts import answer, caveats, recipe
 from asbc.runs.record import find_record
+from asbc.runs.results import StoredRun
 from tests.report.small import rows_of, write_run
 
 METHODS = sorted([*(path.stem for path in (conf_dir() / "method").glob("*.yaml")), *composed_methods()])
@@ -101,7 +103,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds):
     sample = Sample(
         asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
     )
-    record = StoredRun("id", {}, OmegaConf.to_container(cfg, resolve=True), None, "", find_record("loo"))
+    record = StoredRun(Path(), {}, OmegaConf.to_container(cfg, resolve=True), find_record("loo"))
     names = {"X": X}
     exec(recipe(record, method), names)
     wanted = sample.graph(instantiate(cfg.methods[method]))
@@ -110,7 +112,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds):
 
 
 def test_settings_that_do_not_say_how_give_no_line():
-    assert recipe(StoredRun("id", {}, {}, None, "", find_record("loo")), "knn") is None
+    assert recipe(StoredRun(Path(), {}, {}, find_record("loo")), "knn") is None
     odd = {"methods": {"mine": {"_target_": "asbc.evaluate.Method", "weights": {"_target_": "nowhere.at_all"}}}}
     odd["neighbors"] = {"_target_": "asbc.search_neighbors", "k": 30, "metric": "cosine"}
-    assert recipe(StoredRun("id", {}, odd, None, "", find_record("loo")), "mine") is None
+    assert recipe(StoredRun(Path(), {}, odd, find_record("loo")), "mine") is None

@@ -1,9 +1,11 @@
 """Mirrors of a run, which must never stop it."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from asbc.runs.results import read_status
-from asbc.runs.run import Mirror, Session, run
+from asbc.runs.run import never_stopping, run
 from tests.runs.offline import config
 
 pytest.importorskip("wandb")
@@ -19,7 +21,7 @@ def test_trouble_with_a_mirror_does_not_stop_the_run(tmp_path, caplog, monkeypat
     monkeypatch.setattr(wandb, "init", refuse)
     outcome = run(config(tmp_path, "logger=[csv,wandb]"))
     assert read_status(outcome.path)["state"] == "finished"
-    assert "WandbSession failed, the run continues" in caplog.text and "no network" in caplog.text
+    assert "WandbLogger failed, the run continues" in caplog.text and "no network" in caplog.text
     assert (outcome.path / "results.csv").exists()
 
 
@@ -31,17 +33,33 @@ def test_a_table_that_a_kill_kept_from_a_logger_is_made_at_the_next_start(tmp_pa
     assert again.skipped and (outcome.path / "results.csv").read_text() == text
 
 
-def test_a_mirror_that_breaks_midway_is_closed_once():
-    class Fragile(Session):
-        closed = 0
+class Fragile:
+    """A logger that breaks when it is sent rows, and notes how it was closed."""
 
-        def conclude(self, table):
+    closed = ()
+
+    @contextmanager
+    def open(self, run):
+        def send(table):
             raise OSError("disk full")
 
-        def __exit__(self, *args):
-            Fragile.closed += 1
+        try:
+            yield send
+        except BaseException as error:
+            self.closed += (type(error),)
+            raise
 
-    with Mirror(Fragile()) as mirror:
-        mirror.conclude(None)
-        mirror.conclude(None)
-    assert Fragile.closed == 1
+
+def test_a_mirror_that_breaks_midway_is_closed_once(caplog):
+    logger = Fragile()
+    with never_stopping(logger, None) as send:
+        send(None)
+    assert logger.closed == (OSError,) and "Fragile failed, the run continues without it: OSError" in caplog.text
+
+
+def test_a_mirror_sees_what_stopped_the_run(caplog):
+    for stop in (KeyboardInterrupt, ValueError):
+        logger = Fragile()
+        with pytest.raises(stop), never_stopping(logger, None):
+            raise stop
+        assert logger.closed == (stop,) and not caplog.text

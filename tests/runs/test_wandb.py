@@ -15,8 +15,8 @@ from asbc.runs import command as cli
 from asbc.runs import wandb as module
 from asbc.runs.command import show_run
 from asbc.runs.record import find_record
-from asbc.runs.results import flat_settings
-from asbc.runs.run import RunFacts, run
+from asbc.runs.results import StoredRun, flat_settings
+from asbc.runs.run import run
 from asbc.runs.wandb import WandbLogger, has_key, history, run_name
 from tests.runs.offline import TINY, config, items, offline, records
 from tests.runs.server import running
@@ -117,7 +117,7 @@ def test_history_has_a_row_per_level_of_each_axis():
 def test_names_of_runs_have_what_was_typed(tmp_path):
     def name(*typed, dataset="cifar100"):
         facts = {"experiment": "loo", "encoder": "simclr", "dataset": dataset, "overrides": list(typed)}
-        return run_name(RunFacts("a", 1, tmp_path, {}, facts))
+        return run_name(StoredRun(tmp_path, facts, {}, find_record("loo")))
 
     assert name("experiment=loo", "embedding=simclr", "gamma=0.5", "k_cand=15") == "loo simclr gamma=0.5 k_cand=15"
     assert name("embedding.dataset=cifar10", "out=x", "hydra/launcher=joblib", dataset="cifar10") == (
