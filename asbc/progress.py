@@ -22,6 +22,8 @@ class Progress:
 
     Attributes
     ----------
+    begun : float
+        When it was created, by ``time.perf_counter()``.
     seconds : dict of str to float
         Time spent in each step, without the steps inside it.
 
@@ -38,6 +40,7 @@ class Progress:
 
     def __init__(self, shown: bool = True):
         self.shown = shown
+        self.begun = time.perf_counter()
         self.seconds: dict[str, float] = {}
         self._nested: list[float] = []  # seconds of the steps inside each open step
         self._bar: Any = None

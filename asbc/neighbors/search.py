@@ -225,7 +225,7 @@ class Decision:
     target: float | None = None
 
 
-def decide_lists(
+def decide_search(
     X: Floats,
     k: int,
     search: str,
@@ -233,16 +233,24 @@ def decide_lists(
     recall: float,
     seed: int,
     centroids: Callable[[], NDArray[np.float32]],
+    small_world: Callable[[], HNSW],
 ) -> Decision:
-    """Decide whether to search exactly or by inverted lists, and how many of them each node scans.
+    """Decide which search reaches the recall, and with which options.
 
     "auto" is exact for up to MAX_EXACT_ROWS rows. Otherwise lists are used, unless the number of lists that reaches the
-    recall holds more than MAX_SCANNED_SHARE of the rows. `settings` come from :func:`check_search`; if they hold
-    ``n_probe``, lists are used as given. `centroids` returns the centroids of the lists and is called only if needed.
+    recall holds more than MAX_SCANNED_SHARE of the rows. `settings` come from :func:`check_search`; an ``n_probe`` or
+    ``ef_search`` among them is used as given. `centroids` and `small_world` return the centroids of the lists and
+    faiss's graph; they are called only if needed.
     """
+    if search == "nn_descent":
+        return Decision(search, settings, recall)
+    if search == "hnsw":
+        if "ef_search" in settings:
+            return Decision(search, settings)
+        return Decision(search, {**settings, "ef_search": _tune_breadth(X, k, recall, seed, small_world())}, recall)
     if "n_probe" in settings:
         return Decision("ivf", settings)
-    if search == "auto" and len(X) <= MAX_EXACT_ROWS:
+    if search == "exact" or (search == "auto" and len(X) <= MAX_EXACT_ROWS):
         return Decision("exact")
     n_probe, scanned_share = tune_probes(X, centroids(), k, recall, seed)
     if scanned_share > MAX_SCANNED_SHARE:
@@ -250,10 +258,8 @@ def decide_lists(
     return Decision("ivf", {**settings, "n_probe": n_probe}, recall)
 
 
-def decide_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float, seed: int, index: HNSW) -> Decision:
-    """Decide how many candidates a small-world graph keeps while searching, by trying it on a sample of nodes."""
-    if "ef_search" in settings:
-        return Decision("hnsw", settings)
+def _tune_breadth(X: Floats, k: int, recall: float, seed: int, index: HNSW) -> int:
+    """Return how many candidates a small-world graph must keep to reach the recall, on a sample of nodes."""
     nodes, _ = tuning_nodes(len(X), seed)
     vectors = np.ascontiguousarray(X[nodes])
     exact = exact_distances(X, vectors, k, nodes)[1]
@@ -263,7 +269,7 @@ def decide_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float
         found = listed_distances(X, vectors, np.where(ids == nodes[:, None], -1, ids))
         if recall_of(np.sqrt(np.sort(found, axis=1)[:, :k]), exact).value >= recall:
             break
-    return Decision("hnsw", {**settings, "ef_search": breadth}, recall)
+    return breadth
 
 
 def build_index(
@@ -276,21 +282,18 @@ def build_index(
     (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them.
     """
     settings = check_search(search, len(X), options)
-    if search in ("auto", "ivf"):
-        centroids = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
-        decision = decide_lists(X, k, search, settings, recall, seed, centroids)
-        if decision.search == "exact":
-            return None, decision
-        return InvertedLists.build(X, centroids(), decision.options["n_probe"]), decision
-    if search == "hnsw":
-        index = HNSW.build(X, settings)
-        decision = decide_breadth(X, k, settings, recall, seed, index)
+    centroids = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
+    small_world = functools.cache(lambda: HNSW.build(X, settings))
+    decision = decide_search(X, k, search, settings, recall, seed, centroids, small_world)
+    index: Any = None
+    if decision.search == "ivf":
+        index = InvertedLists.build(X, centroids(), decision.options["n_probe"])
+    elif decision.search == "hnsw":
+        index = small_world()
         index.breadth = decision.options["ef_search"]
-        return index, decision
-    if search == "nn_descent":
-        table = CandidateTable(nn_descent_candidates(X, k, settings["n_trees"], seed))
-        return table, Decision(search, settings, recall)
-    return None, Decision("exact")
+    elif decision.search == "nn_descent":
+        index = CandidateTable(nn_descent_candidates(X, k, settings["n_trees"], seed))
+    return index, decision
 
 
 def find_rows(X: Floats, rows: Ids, index: Any, k: int) -> tuple[Ids, NDArray[np.float64], int]:

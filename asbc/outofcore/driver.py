@@ -26,11 +26,10 @@ from asbc.builder import GraphBuilder
 from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
 from asbc.neighbors.lists import file_under, residuals, train_centroids
 from asbc.neighbors.recall import measure_recall, warn_of_recall
-from asbc.neighbors.search import Decision, check_search, decide_breadth, decide_lists, find_rows
+from asbc.neighbors.search import check_search, decide_search, find_rows
 from asbc.outofcore.folder import check_graph_files, read_graph_manifest
 from asbc.outofcore.plan import (
     BuildError,
-    VectorsChangedError,
     check_same_plan,
     check_space,
     find_vectors,
@@ -38,17 +37,17 @@ from asbc.outofcore.plan import (
     local_copy,
     needs_conversion,
     remove_unused_plan,
+    scan_vectors,
     settings_in_plan,
     vectors_in_plan,
 )
 from asbc.outofcore.stages import (
     check_scratch,
     close_folder,
-    compare_block,
-    note_checksum,
     open_folder,
     read_part,
     run_block,
+    scratch_file,
     write_scratch_array,
     write_scratch_blocks,
 )
@@ -57,9 +56,7 @@ from asbc.storage import (
     DISK_FULL,
     DamagedFileError,
     LockedError,
-    atomic_path,
     explain_write_error,
-    file_checksum,
     folder_lock,
     open_array,
     read_json,
@@ -146,6 +143,7 @@ def build_graph(
     if engine == "local" and scheduler is not None:
         raise ValueError("scheduler needs engine='dask'; got engine='local'.")
     _check_target(folder)
+    steps = Progress(progress)
     with _locked(folder):
         path, expected = find_vectors(local_copy(os.fspath(source), folder))
         # The map is closed at once: even a few rows would bring nearly all of its pages into memory.
@@ -153,24 +151,39 @@ def build_graph(
         plan |= vectors_in_plan(vectors, path, plan)
         warn_about_lengths(vectors, plan["builder"]["metric"], stacklevel=3)
         del vectors
-        remove_unused_plan(folder, plan)
-        if (folder / "plan.json").is_file():
+        remove_unused_plan(folder)
+        resumed = (folder / "plan.json").is_file()
+        if resumed:
             check_same_plan(folder, plan)
-            if (folder / "manifest.json").is_file():
-                return _check_finished(folder)
         else:
             require_library(plan["search"])
             check_space(folder, plan)
-            write_json(folder / "plan.json", plan)
+        checksums = _scan(steps, "check", path, plan)
+        if resumed:
+            check_same_plan(folder, {"vectors_crc32": checksums[-1]})
+            if (folder / "manifest.json").is_file():
+                return _check_finished(folder)
+        else:
+            write_json(folder / "plan.json", {**plan, "vectors_crc32": checksums[-1]})
         # Not part of the plan: the vectors may be moved between two starts.
         write_json(folder / "scratch" / "source.json", {"path": os.fspath(path.resolve())})
         for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
             remove_temporary_files(place)
         with _open_engine(engine, os.fspath(folder), scheduler, workers) as run:
-            manifest = _Build(folder, run, progress).finish()
+            manifest = _Build(folder, run, steps, checksums).finish(resumed)
         close_folder()
         shutil.rmtree(folder / "scratch", ignore_errors=True)
         return manifest
+
+
+def _scan(steps: Progress, name: str, path: Path, plan: Mapping[str, Any]) -> list[int]:
+    """Check the vectors, show progress as `name`, and return their checksum up to the end of each block."""
+    checksums = []
+    with steps.step(name, -(-plan["n"] // plan["block"])) as advance:
+        for checksum in scan_vectors(path, plan):
+            checksums.append(checksum)
+            advance()
+    return checksums
 
 
 def _open_engine(engine: str, folder: str, scheduler: str | None, workers: int) -> Any:
@@ -243,18 +256,21 @@ def _check_finished(folder: Path) -> dict[str, Any]:
 class _Build:
     """A build in progress: runs the stages in order and, between them, the work that needs all nodes."""
 
-    def __init__(self, folder: Path, engine: Any, progress: bool):
+    def __init__(self, folder: Path, engine: Any, progress: Progress, checksums: list[int]):
         self.folder = folder
         self.engine = engine
         self.job = open_folder(os.fspath(folder))
         self.plan = self.job.plan
-        self.progress = Progress(progress)
+        self.progress = progress
+        self.checksums = checksums  # of the vectors, when they were checked
         self.resumed: dict[str, int] = {}
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self, resumed: bool) -> dict[str, Any]:
         """Do the work that is missing, write the manifest, and return it."""
-        begun = time.perf_counter()
-        self._prepare()
+        if resumed:
+            with self.progress.step("verify"):
+                check_scratch(self.job.scratch)
+        self._convert()
         self._search()
         self._stage("neighbors")
         if self.job.weighted:
@@ -272,7 +288,7 @@ class _Build:
             "engine": self.engine.name,
             "cores": os.cpu_count(),
             "seconds": {name: round(value, 3) for name, value in self.progress.seconds.items()},
-            "total_seconds": round(time.perf_counter() - begun, 3),
+            "total_seconds": round(time.perf_counter() - self.progress.begun, 3),
             # Of this process, which does all the work of the local engine but little of the work of a cluster.
             "cpu_seconds": round(time.process_time(), 3),
             "peak_bytes": peak_memory_bytes(),
@@ -287,68 +303,80 @@ class _Build:
         paths = self.job.parts(stage)
         missing = [block for block, path in enumerate(paths) if not path.is_file()]
         self.resumed[stage] = len(paths) - len(missing)
-        self._run(stage, run_block, stage, missing, len(paths))
+        with self.progress.step(stage, len(paths), self.resumed[stage]) as advance:
+            for _ in self.engine.run(run_block, os.fspath(self.folder), stage, missing):
+                advance()
         for path in paths:
             if not path.is_file():
                 raise BuildError(f"{path}: a worker finished this block, but its file is not visible here.")
 
-    def _run(self, name: str, function: Callable, stage: str, blocks: list[int], total: int) -> None:
-        """Call `function` for some of the `total` blocks of a stage, and show progress as `name`."""
-        with self.progress.step(name, total, total - len(blocks)) as advance:
-            for _ in self.engine.run(function, os.fspath(self.folder), stage, blocks):
-                advance()
-
-    def _array(self, name: str, step: str, compute: Callable[[], NDArray]) -> None:
-        """Compute a scratch array, unless an earlier start has."""
+    def _array(self, name: str, step: str, compute: Callable[[], NDArray]) -> NDArray:
+        """Compute a scratch array, unless an earlier start has, and open it."""
         path = self.job.scratch / f"{name}.npy"
         if not path.is_file():
             with self.progress.step(step):
                 write_scratch_array(path, compute())
+        return self.job.array(name)
 
     def _compare_vectors(self) -> None:
         """Refuse to finish if the vectors have changed during the build."""
-        blocks = list(range(self.job.count))
         try:
-            self._run("compare", compare_block, "check", blocks, len(blocks))
-        except (VectorsChangedError, DamagedFileError, FileNotFoundError):
+            now = _scan(self.progress, "compare", self.job.source, self.plan)
+            if now != self.checksums:
+                changed = next(block for block in range(self.job.count) if now[block] != self.checksums[block])
+                start, stop = self.job.nodes(changed)
+                raise BuildError(
+                    f"{self.folder}: the vectors have changed since this build began, somewhere in rows {start} to "
+                    f"{stop - 1}. Use another folder for the new ones, or remove this one."
+                )
+        except (BuildError, ValueError, FileNotFoundError):
             # It is unknown which parts come from which vectors, so none may be reused.
             scratch = self.job.scratch
             self.job.close()
             shutil.rmtree(scratch)
             raise
 
-    def _prepare(self) -> None:
-        """Check the vectors or, if resumed, compare them and the scratch files; convert them if kernels need it."""
-        checked = [block for block, path in enumerate(self.job.parts("check")) if path.is_file()]
-        if checked:
-            self._run("compare", compare_block, "check", checked, len(checked))
-            with self.progress.step("verify"):
-                check_scratch(self.job.scratch)
-        self._stage("check")
-        if needs_conversion(self.plan) and not self.job.converted.is_file():
-            with self.progress.step("convert"):
-                shape = (self.plan["n"], self.plan["d"])
-                dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
-                prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
-                source = self.job.open_source()
-                blocks = (prepare(source[start : start + BLOCK_NODES]) for start in range(0, len(source), BLOCK_NODES))
-                write_scratch_blocks(self.job.converted, dtype, shape, blocks)
+    def _convert(self) -> None:
+        """Write the vectors as kernels read them from a memory map, if they are not."""
+        if not needs_conversion(self.plan) or self.job.converted.is_file():
+            return
+        with self.progress.step("convert"):
+            shape = (self.plan["n"], self.plan["d"])
+            dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
+            prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
+            source = self.job.open_source()
+            blocks = (prepare(source[start : start + BLOCK_NODES]) for start in range(0, len(source), BLOCK_NODES))
+            write_scratch_blocks(self.job.converted, dtype, shape, blocks)
 
     def _search(self) -> None:
         """Choose the search, build its index, and measure its recall."""
         job, plan = self.job, self.plan
         k, seed = plan["k"], plan["builder"]["random_state"]
         settings = check_search(plan["search"], plan["n"], plan["search_options"])
+
+        def centroids() -> NDArray[np.float32]:
+            return self._array("centroids", "train", lambda: train_centroids(job.X, settings["n_lists"], seed))
+
+        def small_world() -> HNSW:
+            path = job.scratch / "index.faiss"
+            if not path.is_file():
+                with self.progress.step("index"), scratch_file(path) as temporary:
+                    HNSW.build(job.X, settings).save(temporary)
+            return HNSW.open(path, 0)
+
         if not (job.scratch / "search.json").is_file():
-            write_json(job.scratch / "search.json", asdict(self._decide(settings, seed)))
+            with self.progress.step("tune"):
+                decision = decide_search(
+                    job.X, k, plan["search"], settings, plan["recall"], seed, centroids, small_world
+                )
+            write_json(job.scratch / "search.json", asdict(decision))
         search, options, target = (job.search[name] for name in ("search", "options", "target"))
         if search == "exact":
             return
         if search == "ivf":
-            self._train(settings, seed)
-            self._write_lists(options)
+            self._write_lists(centroids(), options)
         elif search == "hnsw":
-            self._write_hnsw(settings)
+            small_world()
         else:
             self._array("candidates", "index", lambda: nn_descent_candidates(job.X, k, settings["n_trees"], seed))
         if not (job.scratch / "recall.json").is_file():
@@ -360,32 +388,7 @@ class _Build:
                 write_json(job.scratch / "recall.json", found)
                 warn_of_recall(recall, search, options, target)
 
-    def _decide(self, settings: Mapping[str, int], seed: int) -> Decision:
-        """Choose the search and the options that reach the recall."""
-        X, k, search, recall = self.job.X, self.plan["k"], self.plan["search"], self.plan["recall"]
-        if search in ("auto", "ivf"):
-            with self.progress.step("tune"):
-                return decide_lists(X, k, search, settings, recall, seed, lambda: self._train(settings, seed))
-        if search == "hnsw":
-            path = self._write_hnsw(settings)
-            with self.progress.step("tune"):
-                return decide_breadth(X, k, settings, recall, seed, HNSW.open(path, 0))
-        return Decision(search, settings, None if search == "exact" else recall)
-
-    def _train(self, settings: Mapping[str, int], seed: int) -> NDArray[np.float32]:
-        """Train the centroids of the lists, unless an earlier start has."""
-        self._array("centroids", "train", lambda: train_centroids(self.job.X, settings["n_lists"], seed))
-        return self.job.array("centroids")
-
-    def _write_hnsw(self, settings: Mapping[str, int]) -> Path:
-        path = self.job.scratch / "index.faiss"
-        if not path.is_file():
-            with self.progress.step("index"), atomic_path(path) as temporary:
-                HNSW.build(self.job.X, settings).save(temporary)
-                note_checksum(path, file_checksum(temporary))
-        return path
-
-    def _write_lists(self, options: Mapping[str, int]) -> None:
+    def _write_lists(self, centroids: NDArray[np.float32], options: Mapping[str, int]) -> None:
         """Assign every row to its lists, and write the rows of the lists one after another."""
         job, n, scratch = self.job, self.plan["n"], self.job.scratch
         self._stage("assign")
@@ -394,7 +397,7 @@ class _Build:
         with self.progress.step("lists"):
             probes = (read_part(path, "probes")["probes"] for path in job.parts("assign"))
             write_scratch_blocks(scratch / "probes.npy", np.int32, (n, options["n_probe"]), probes)
-            centroids, labels = job.array("centroids"), job.array("probes")[:, 0]
+            labels = job.array("probes")[:, 0]
             members, starts = file_under(labels, options["n_lists"])
             write_scratch_array(scratch / "members.npy", members)
             write_scratch_array(scratch / "starts.npy", starts)

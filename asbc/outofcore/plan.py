@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,11 @@ from asbc.validation import check_k, seed_number, whole_number
 from asbc.version import __version__
 from asbc.weights import Weights
 
-COMPARED_ROWS = 4096  # rows, spread over the file, whose checksum shows whether the vectors have changed
 TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the cube of k
 
 
 class BuildError(RuntimeError):
     """A build cannot continue. What it has written stays, and the same command resumes it."""
-
-
-class VectorsChangedError(BuildError):
-    """The vectors differ from those that the build started with."""
 
 
 class EngineError(BuildError):
@@ -126,10 +121,10 @@ def rule_from_json(content: Mapping[str, Any]) -> Any:
 
 
 def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Refuse to resume a build that has another plan; the error names what differs."""
+    """Refuse to resume a build if an entry of `plan` differs from its plan; the error names what differs."""
     stored = read_json(folder / "plan.json")
-    for key in sorted(stored.keys() | plan.keys()):
-        before, after = stored.get(key), plan.get(key)
+    for key, after in sorted(plan.items()):
+        before = stored.get(key)
         if before == after:
             continue
         if isinstance(before, dict) and isinstance(after, dict):  # name the first setting in it that differs
@@ -141,12 +136,12 @@ def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
         raise BuildError(f"{folder}: holds a build with other settings: {difference}. Use another folder or remove it.")
 
 
-def remove_unused_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Remove a different plan if nothing was built with it, for example because its vectors were refused."""
+def remove_unused_plan(folder: Path) -> None:
+    """Remove the plan if nothing was built with it, for example because no Dask worker was found."""
     path, scratch = folder / "plan.json", folder / "scratch"
     results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
-    work = scratch.is_dir() and any(entry.name not in ("source.json", "check") for entry in scratch.iterdir())
-    if path.is_file() and not results and not work and read_json(path) != plan:
+    work = scratch.is_dir() and any(entry.name != "source.json" for entry in scratch.iterdir())
+    if path.is_file() and not results and not work:
         shutil.rmtree(scratch, ignore_errors=True)
         path.unlink()
 
@@ -213,7 +208,7 @@ def find_vectors(source: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the plan that describes the vectors: shape, dtype, and a checksum of some rows."""
+    """Return the part of the plan that describes the vectors, without their checksum."""
     if vectors.ndim != 2:
         raise ValueError(f"{path}: must have shape (n_samples, n_features); got {vectors.shape}.")
     if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
@@ -223,17 +218,30 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
         raise ValueError(f"{path}: must have at least one column; got shape {vectors.shape}.")
     k = check_k(plan["builder"]["k_cand"], n, "k_cand")
     check_search(plan["search"], n, plan["search_options"])
+    return {"n": n, "d": d, "k": k, "dtype": str(vectors.dtype), "fortran": not vectors.flags.c_contiguous}
+
+
+def scan_vectors(path: Path, plan: Mapping[str, Any]) -> Iterator[int]:
+    """Refuse NaN, infinity and, if the metric is cosine, rows of zeros; yield the checksum up to the end of each block.
+
+    Pages of a memory map count as memory of the process while it is open, so each block opens its own.
+    """
     checksum = 0
-    for row in np.unique(np.linspace(0, n - 1, COMPARED_ROWS).astype(int)):
-        checksum = zlib.crc32(np.ascontiguousarray(vectors[row]).tobytes(), checksum)
-    return {
-        "n": n,
-        "d": d,
-        "k": k,
-        "dtype": str(vectors.dtype),
-        "fortran": not vectors.flags.c_contiguous,
-        "vectors_crc32": checksum,
-    }
+    for start in range(0, plan["n"], plan["block"]):
+        vectors = open_vectors(path, plan)[start : start + plan["block"]]
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            raise ValueError(f"the vectors must be finite; row {start + int(np.argmin(finite))} holds NaN or infinity.")
+        zero = ~vectors.any(axis=1)
+        if plan["builder"]["metric"] == "cosine" and zero.any():
+            raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
+        checksum = zlib.crc32(np.ascontiguousarray(vectors).data, checksum)
+        yield checksum
+
+
+def open_vectors(path: Path, plan: Mapping[str, Any]) -> NDArray:
+    """Open the vectors as given (n, d), as a memory map."""
+    return open_array(path, plan["dtype"], (plan["n"], plan["d"]))
 
 
 def needs_conversion(plan: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 A block reads memory maps and the parts of earlier stages, and writes its own part. It depends on nothing else: not on
 the engine, not on other blocks of the same stage. The stages are, in order:
 
-- ``check``: reject NaN and infinity, and store a checksum of the vectors.
 - ``assign`` (only with search "ivf"): find the inverted lists that each row scans.
 - ``neighbors``: find the neighbours of each node.
 - ``survey-0``, ``survey-1``, ...: compute what a rule that needs all nodes asks of each block.
@@ -16,8 +15,6 @@ from __future__ import annotations
 
 import functools
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,11 +32,11 @@ from asbc.neighbors.external import HNSW, CandidateTable
 from asbc.neighbors.lists import InvertedLists, nearest_lists
 from asbc.neighbors.search import find_rows
 from asbc.neighbors.types import Neighbors
-from asbc.outofcore.plan import VectorsChangedError, needs_conversion, rule_from_json
+from asbc.outofcore.plan import needs_conversion, open_vectors, rule_from_json
 from asbc.rows import solve_rows, survey_rows
 from asbc.storage import (
     DamagedFileError,
-    atomic_file,
+    atomic_path,
     file_checksum,
     open_array,
     read_json,
@@ -96,13 +93,14 @@ class BuildFolder:
         """Memory map of an array that belongs to no block."""
         return open_scratch(self.scratch / f"{name}.npy")
 
-    def open_source(self) -> NDArray:
-        """Return a new memory map of the vectors as given (n, d).
+    @property
+    def source(self) -> Path:
+        """The file of the vectors as given."""
+        return Path(read_json(self.scratch / "source.json")["path"])
 
-        Pages of a map count as memory of the process while it is open, so a single pass opens its own.
-        """
-        path = Path(read_json(self.scratch / "source.json")["path"])
-        return open_array(path, self.plan["dtype"], (self.plan["n"], self.plan["d"]))
+    def open_source(self) -> NDArray:
+        """Return a new memory map of the vectors as given (n, d)."""
+        return open_vectors(self.source, self.plan)
 
     @functools.cached_property
     def X(self) -> Floats:
@@ -225,16 +223,23 @@ def write_scratch_array(path: Path, array: NDArray) -> None:
 
 def write_scratch_blocks(path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> None:
     """Write consecutive blocks of rows as one scratch array, and its checksum next to it."""
-    note_checksum(path, write_array_blocks(path, dtype, shape, blocks))
+    _note_checksum(path, write_array_blocks(path, dtype, shape, blocks))
 
 
-def note_checksum(path: Path, checksum: int) -> None:
-    """Write the checksum of a scratch file next to it."""
+@contextmanager
+def scratch_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path. Once the block has succeeded, write the checksum of that file and rename it to `path`."""
+    with atomic_path(path) as temporary:
+        yield temporary
+        _note_checksum(path, file_checksum(temporary))
+
+
+def _note_checksum(path: Path, checksum: int) -> None:
     write_atomic(path.with_name(f"{path.name}.crc32"), str(checksum))
 
 
 def check_scratch(scratch: Path) -> None:
-    """Compare the scratch arrays of an earlier start with their checksums."""
+    """Compare the scratch files of an earlier start with their checksums."""
     for note in sorted(scratch.rglob("*.crc32")):
         path = note.with_name(note.name.removesuffix(".crc32"))
         text = note.read_bytes()
@@ -243,25 +248,9 @@ def check_scratch(scratch: Path) -> None:
 
 
 def read_part(path: Path, *names: str) -> dict[str, NDArray]:
-    """Return some arrays of a part by name, or all, compared with their checksums."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = names or [name.removesuffix(".npy") for name in archive.namelist()]
-            return {name: _read_member(archive, name) for name in found}
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # a damaged archive makes zipfile and NumPy raise almost anything
-        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, zipfile.BadZipFile):
-            raise
-        raise DamagedFileError(f"{path}: damaged ({error}). {REMOVE}") from error
-
-
-def _read_member(archive: zipfile.ZipFile, name: str) -> NDArray:
-    with archive.open(f"{name}.npy") as file:
-        array = np.lib.format.read_array(file, allow_pickle=False)
-        if file.read(1):  # zipfile compares the checksum only at the end of the member
-            raise ValueError(f"{name} has bytes after its end")
-    return array
+    """Return some arrays of a part by name, or all."""
+    with np.load(path) as part:
+        return {name: part[name] for name in names or part.files}
 
 
 # Stages
@@ -276,39 +265,10 @@ def run_block(folder: str, stage: str, block: int) -> None:
     name, _, surveys = stage.partition("-")
     result = _survey(job, block, int(surveys)) if name == "survey" else _STAGES[stage](job, block)
     if isinstance(result, dict):
-        with atomic_file(path) as file:
-            np.savez(file, **result)  # the archive has a checksum of each array
+        with scratch_file(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **result)
     else:
         write_scratch_array(path, result)
-
-
-def _check(job: BuildFolder, block: int):
-    start, stop = job.nodes(block)
-    vectors = job.open_source()[start:stop]
-    finite = np.isfinite(vectors).all(axis=1)
-    if not finite.all():
-        raise ValueError(f"the vectors must be finite; row {start + int(np.argmin(finite))} holds NaN or infinity.")
-    if job.plan["builder"]["metric"] == "cosine":
-        zero = ~vectors.any(axis=1)
-        if zero.any():
-            raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
-    return {"crc32": np.array(_checksum(vectors))}
-
-
-def _checksum(vectors: NDArray) -> int:
-    return zlib.crc32(np.ascontiguousarray(vectors).data)
-
-
-def compare_block(folder: str, stage: str, block: int) -> None:
-    """Raise an error if a block's vectors have changed since they were checked."""
-    job = open_folder(folder)
-    start, stop = job.nodes(block)
-    # A new map: another file may have the name by now, while earlier maps still show the previous one.
-    if int(read_part(job.part(stage, block), "crc32")["crc32"]) != _checksum(job.open_source()[start:stop]):
-        raise VectorsChangedError(
-            f"{folder}: the vectors have changed since this build began, somewhere in rows {start} to {stop - 1}. "
-            "Use another folder for the new ones, or remove this one."
-        )
 
 
 def _assign(job: BuildFolder, block: int):
@@ -403,7 +363,6 @@ def _graph(job: BuildFolder, block: int):
 
 
 _STAGES = {
-    "check": _check,
     "assign": _assign,
     "neighbors": _neighbors,
     "rows": _rows,

@@ -22,7 +22,7 @@ from tests.commands import Process
 
 N = 700
 ARGUMENTS = ["--k", "12", "--block", "100", "--n-lists", "6", "--n-probe", "2", "--quiet"]
-STAGES = ["check", "assign", "neighbors", "rows", "transpose", "graph"]
+STAGES = ["assign", "neighbors", "rows", "transpose", "graph"]
 
 
 def files_of(folder):

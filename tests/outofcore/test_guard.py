@@ -11,7 +11,7 @@ from tests.searches import needs_library
 
 def test_a_second_build_is_refused_while_the_first_runs_and_not_after_its_death(path, tmp_path, reference):
     folder = tmp_path / "g"
-    first = Started(path, folder, *ARGUMENTS, hold="check/000001.npz").wait_until_held()
+    first = Started(path, folder, *ARGUMENTS, hold="assign/000001.npz").wait_until_held()
     with pytest.raises(BuildError, match=f"in use by process {first.pid} on .*Another build is writing there"):
         build(path, folder)
     first.kill()
@@ -31,7 +31,7 @@ def test_a_file_that_is_refused_leaves_nothing(tmp_path, mine):
 
 def test_a_disk_that_fills_up(path, tmp_path, reference):
     """A limit on the size of files fails writes for real, half-way; with room again the build goes on."""
-    stopped = Started(path, tmp_path / "g", *ARGUMENTS, largest_file=6000)
+    stopped = Started(path, tmp_path / "g", *ARGUMENTS, largest_file=30_000)
     assert stopped.wait() == 1 and "finished parts are kept" in stopped.read()[1]
     kept = list((tmp_path / "g" / "scratch").rglob("*.np?"))
     assert kept and not list((tmp_path / "g" / "scratch").rglob(".*.np?.*"))
