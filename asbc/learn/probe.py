@@ -14,7 +14,6 @@ from sklearn.base import clone
 try:
     import torch
     from lightning.pytorch import Callback, LightningModule, Trainer
-    from torch import Tensor
     from torch.utils.data import DataLoader, IterableDataset, Subset
 except ImportError as error:
     raise ImportError("GraphProbe needs Lightning: pip install 'asbc[embed]'.") from error
@@ -98,38 +97,9 @@ class GraphProbe(Callback):
 
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, float]:
         """Embed the data and return the figures, the same in every process."""
-        rank, world = trainer.global_rank, trainer.world_size
-        parts: list[Any] = []  # row numbers, features and labels of every batch
-        with _evaluation_mode(module), torch.random.fork_rng(devices=[]), torch.no_grad():
-            for at, batch in _share(self.loader, rank, world):
-                batch = trainer.strategy.batch_to_device(batch, module.device)
-                with trainer.precision_plugin.forward_context():
-                    part, named = self._embed(module, batch)
-                rows = at + np.arange(len(part)) * (world if _is_indexed(self.loader) else 1)
-                labels = [] if named is None else torch.as_tensor(named).reshape(-1).cpu().numpy()
-                parts.append((rows, part.detach().float().flatten(1).cpu().numpy(), labels))
-        if world > 1:  # shares may differ in size, so they are sent as objects
-            shares: list[Any] = [None] * world
-            torch.distributed.all_gather_object(shares, parts)
-            parts = [part for share in shares for part in share]
-        if not parts:
-            raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
-        order, X, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        if len(y) not in (0, len(X)):
-            raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
-        order, found = np.argsort(order, kind="stable"), {}
-        if trainer.is_global_zero:
-            found = self._figures(X[order], y[order] if len(y) else None)
+        X, y = embed_loader(trainer, module, self.loader, self.embed or backbone_features)
+        found = self._figures(X, y) if trainer.is_global_zero else {}
         return trainer.strategy.broadcast(found, src=0)
-
-    def _embed(self, module: LightningModule, batch: Any) -> tuple[Tensor, Any]:
-        if self.embed is not None:
-            given = self.embed(module, batch)
-            return given if isinstance(given, tuple) else (given, None)
-        paired = isinstance(batch, list | tuple)
-        inputs = batch[0] if paired else batch
-        backbone = getattr(module, "backbone", None)
-        return (module if backbone is None else backbone)(inputs), batch[1] if paired and len(batch) > 1 else None
 
     def _figures(self, X: NDArray[np.float32], y: NDArray[Any] | None) -> dict[str, float]:
         names = [
@@ -152,6 +122,43 @@ class GraphProbe(Callback):
             hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
             values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features counts as wrong
         return dict(zip(names, values, strict=True))
+
+
+def embed_loader(trainer: Trainer, module: LightningModule, loader: Iterable[Any], embed: Embed) -> tuple[Any, Any]:
+    """Return the features of a loader, (n, d) float32, and their labels or None, the same in every process.
+
+    Each process embeds a share of the data. Modes of modules and the random state are restored.
+    """
+    rank, world = trainer.global_rank, trainer.world_size
+    parts: list[Any] = []  # row numbers, features and labels of every batch
+    with _evaluation_mode(module), torch.random.fork_rng(devices=[]), torch.no_grad():
+        for at, batch in _share(loader, rank, world):
+            batch = trainer.strategy.batch_to_device(batch, module.device)
+            with trainer.precision_plugin.forward_context():
+                given = embed(module, batch)
+            part, named = given if isinstance(given, tuple) else (given, None)
+            rows = at + np.arange(len(part)) * (world if _is_indexed(loader) else 1)
+            labels = [] if named is None else torch.as_tensor(named).reshape(-1).cpu().numpy()
+            parts.append((rows, part.detach().float().flatten(1).cpu().numpy(), labels))
+    if world > 1:  # shares may differ in size, so they are sent as objects
+        shares: list[Any] = [None] * world
+        torch.distributed.all_gather_object(shares, parts)
+        parts = [part for share in shares for part in share]
+    if not parts:
+        raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
+    order, X, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    if len(y) not in (0, len(X)):
+        raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
+    order = np.argsort(order, kind="stable")
+    return X[order], y[order] if len(y) else None
+
+
+def backbone_features(module: LightningModule, batch: Any) -> tuple[Any, Any]:
+    """Embed a batch of inputs, or of pairs of inputs and labels."""
+    paired = isinstance(batch, list | tuple)
+    backbone: Any = getattr(module, "backbone", None)
+    features = (module if backbone is None else backbone)(batch[0] if paired else batch)
+    return features, batch[1] if paired and len(batch) > 1 else None
 
 
 @contextmanager

@@ -18,13 +18,13 @@ import torch
 from lightly.utils.benchmarking import knn_predict
 from lightning.pytorch import Callback, LightningModule, Trainer
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from asbc.configs import build
 from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages, read_image
 from asbc.embeddings.encoders import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
-from asbc.learn.probe import GraphProbe
+from asbc.learn.probe import GraphProbe, backbone_features, embed_loader
 from asbc.progress import Progress
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
 from asbc.train.data import TrainingData, drop_idle_steps
@@ -89,7 +89,8 @@ class NeighborProbe(Callback):
     """
 
     def __init__(self, bank: Dataset, held_out: Dataset, every_n_epochs: int = 50, k: int = 20) -> None:
-        self.bank, self.held_out, self.every_n_epochs, self.k = bank, held_out, every_n_epochs, k
+        self.loaders = [DataLoader(images, batch_size=500) for images in (bank, held_out)]
+        self.every_n_epochs, self.k = every_n_epochs, k
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.global_step == 0:
@@ -101,32 +102,17 @@ class NeighborProbe(Callback):
             self._log(trainer, pl_module)
 
     def _log(self, trainer: Trainer, module: LightningModule) -> None:
+        found = [embed_loader(trainer, module, loader, backbone_features) for loader in self.loaders]
         if trainer.is_global_zero:
-            features, labels = self._features(module, self.bank)
-            queries, expected = self._features(module, self.held_out)
-            options = {"num_classes": int(max(labels.max(), expected.max())) + 1, "knn_k": min(self.k, len(features))}
-            found = [knn_predict(q, features.T, labels, knn_t=0.1, **options)[:, 0] for q in queries.split(256)]
-            value = float((torch.cat(found) == expected).float().mean())
+            (bank, labels), (held_out, expected) = ([torch.from_numpy(a).to(module.device) for a in p] for p in found)
+            options = {"num_classes": int(max(labels.max(), expected.max())) + 1, "knn_k": min(self.k, len(bank))}
+            bank, held_out = nn.functional.normalize(bank), nn.functional.normalize(held_out)
+            votes = [knn_predict(q, bank.T, labels, knn_t=0.1, **options)[:, 0] for q in held_out.split(256)]
+            value = float((torch.cat(votes) == expected).float().mean())
             log.info("step %d: knn%d accuracy %.3f on held-out images", trainer.global_step, self.k, value)
             for logger in trainer.loggers:
                 logger.log_metrics({f"knn{self.k}": value}, step=trainer.global_step)
         trainer.strategy.barrier("neighbour probe")
-
-    @torch.no_grad()
-    def _features(self, module: LightningModule, images: Dataset) -> tuple[Tensor, Tensor]:
-        """Return features of unit length, and labels."""
-        backbone: Any = module.backbone
-        mode = backbone.training
-        backbone.eval()
-        try:
-            found: list[tuple[Any, Any]] = [
-                (backbone(batch.to(module.device, memory_format=torch.channels_last)), labels.to(module.device))
-                for batch, labels in DataLoader(images, batch_size=500)
-            ]
-        finally:
-            backbone.train(mode)
-        features, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return nn.functional.normalize(features), labels
 
 
 def pretrain(config: DictConfig) -> Path:
