@@ -29,7 +29,7 @@ from torchvision.datasets.folder import default_loader
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.files import read_vectors
 from asbc.embeddings.store import Embeddings, RemoteFile, Store, cache_errors, cache_folder, fingerprint, local_paths
-from asbc.learn.labels import is_unlabeled
+from asbc.learn.labels import encode_partial
 from asbc.storage import LockedError, folder_lock
 from asbc.version import __version__
 
@@ -289,17 +289,10 @@ class VectorDataModule(lightning.LightningDataModule):
             array, found = read_vectors(vectors)
         else:
             array, found = np.asarray(vectors), None
-        own = None if labels is None and found is None else np.asarray(found if labels is None else labels)
-        if own is None or own.shape != (len(array),):
-            got = "none" if own is None else f"shape {own.shape}"
-            raise ValueError(f"labels: expected one per vector ({len(array)}), got {got}")
-        self.vectors = torch.from_numpy(np.array(array, np.float32))
-        labeled = np.flatnonzero(~is_unlabeled(own))
-        self.classes, codes = np.unique(own[labeled], return_inverse=True)
-        self.targets = torch.full((len(own),), -1, dtype=torch.int64)
-        self.targets[labeled] = torch.from_numpy(codes.astype(np.int64))
+        codes, self.classes = encode_partial(found if labels is None else labels, len(array))  # type: ignore[arg-type]
+        self.vectors, self.targets = torch.from_numpy(np.array(array, np.float32)), torch.from_numpy(codes)
         self.num_features, self.batch_size = self.vectors.shape[1], batch_size
-        order = np.random.default_rng(seed).permutation(labeled)
+        order = np.random.default_rng(seed).permutation(np.flatnonzero(codes >= 0))
         val, test = round(val_fraction * len(order)), round(test_fraction * len(order))
         self.rows = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from asbc.embeddings.store import Embeddings, check_arrays, first_line, read_entry
 from asbc.extras import needed
-from asbc.learn.labels import is_unlabeled
+from asbc.learn.labels import decode_partial, encode_partial, is_unlabeled
 from asbc.storage import DamagedFileError, explain_format, open_array
 
 if TYPE_CHECKING:
@@ -190,19 +190,11 @@ def plain_labels(labels: Any, origin: str) -> NDArray | None:
         return None
     if array.dtype.kind in "biuUS":
         return array
-    types = {type(value).__name__ for value in array[~missing].tolist()}
-    known = np.array(array[~missing].tolist())
-    if known.dtype.kind == "f" and np.array_equal(known, np.trunc(known)):
-        known = known.astype(np.int64)
-    if known.dtype.kind not in "biuUS" or ("str" in types and len(types) > 1):
-        raise ValueError(f"{origin}: labels must be integers or strings, got {' and '.join(sorted(types))}")
-    if known.dtype.kind in "bu" and missing.any():
-        known = known.astype(np.int64)
-    plain = np.zeros(len(array), known.dtype)  # empty strings if they are strings
-    plain[~missing] = known
-    if known.dtype.kind == "i":
-        plain[missing] = -1
-    return plain
+    try:
+        codes, classes = encode_partial(array)
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from error
+    return decode_partial(codes, classes.astype(np.int64) if classes.dtype.kind == "b" and missing.any() else classes)
 
 
 def read_array(path: Path) -> NDArray:

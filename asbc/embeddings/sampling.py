@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.learn.labels import is_unlabeled
+from asbc.learn.labels import encode_partial
 from asbc.validation import seed_number, whole_number
 
 MIN_PER_STRATUM = 10  # rows of every stratum, if it has as many and the sample is large enough
@@ -43,15 +43,9 @@ def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArr
     >>> [labels[row] for row in rows]
     ['cat', 'cat', 'dog']
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.size == 0:
-        raise ValueError(f"labels must be a non-empty array of shape (n,), got shape {labels.shape}")
+    codes, classes = encode_partial(labels)  # type: ignore[arg-type]
     per_class, seed = whole_number(per_class, "per_class", 1), seed_number(seed)
-    labeled = np.flatnonzero(~is_unlabeled(labels))
-    if not len(labeled):
-        raise ValueError(f"labels must have at least one label; all {len(labels)} entries are unlabelled")
-    _, members, counts = np.unique(labels[labeled], return_inverse=True, return_counts=True)
-    by_class = np.split(labeled[np.argsort(members, kind="stable")], np.cumsum(counts)[:-1])
+    by_class = [np.flatnonzero(codes == c) for c in range(len(classes))]
     chosen = [np.random.default_rng([seed, c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 

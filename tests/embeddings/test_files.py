@@ -205,8 +205,12 @@ def test_missing_labels_have_one_mark(labels, wanted):
 def test_labels_that_are_none_or_no_labels(caplog):
     assert plain_labels(np.array([-1, -1]), "here") is None
     assert "here: all 2 labels are missing" in caplog.text
-    for bad in (np.array([0.5, 1.0]), np.array(["a", 1], dtype=object), np.array([{}], dtype=object)):
-        with pytest.raises(ValueError, match="here: labels must be integers or strings, got"):
+    for bad, message in (
+        (np.array([0.5, 1.0]), "must be whole and finite; got fractions"),
+        (np.array(["a", 1], dtype=object), "must be of one kind; got numbers and strings"),
+        (np.array([{}], dtype=object), "must all be strings; got also dict"),
+    ):
+        with pytest.raises(ValueError, match=f"here: labels .*{message}"):
             plain_labels(bad, "here")
 
 

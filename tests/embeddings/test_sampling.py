@@ -51,7 +51,7 @@ def test_a_class_with_fewer_gives_all_it_has_and_the_unlabelled_are_of_no_class(
         ([0, 1], 0, 0, "per_class must be a whole number of at least 1; got 0"),
         ([0, 1], 1.5, 0, "per_class must be a whole number"),
         ([0, 1], 1, -1, "seed must be a whole number from 0 to .*; got -1"),
-        ([], 1, 0, "labels must be a non-empty array"),
+        ([], 1, 0, "labels must have at least one label"),
         ([[0], [1]], 1, 0, r"got shape \(2, 1\)"),
     ],
 )
