@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = [
     "version",
     "extras",
-    "system",
     "validation",
     "storage",
     "progress",

@@ -37,7 +37,7 @@ def test_graphs_and_builds_work_without_unix_modules(vectors):
     code = """
 import asbc, numpy as np
 from asbc.commands import build
-from asbc.system import peak_memory_bytes
+from asbc.outofcore.driver import peak_memory_bytes
 assert peak_memory_bytes() is None
 A = asbc.GraphBuilder(k_cand=10).fit_transform(np.load("vectors.npy"))
 try:

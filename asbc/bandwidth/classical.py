@@ -162,8 +162,8 @@ class Fixed(GlobalRule):
 class LogLogCurve:
     """Slope, at any sigma, of the log of the kernel's sum against log sigma.
 
-    The sum is over all nodes and their neighbours, and each node with itself. `summary` is that of
-    :func:`curve_summary` for all nodes; `n_grid` is the number of bandwidths at which the slope is computed first.
+    The sum is over all nodes and their neighbours, and each node with itself. `summary` is that of :class:`LogLog` for
+    all nodes; `n_grid` is the number of bandwidths at which the slope is computed first.
     """
 
     def __init__(self, summary: Summary, n_grid: int):
@@ -189,15 +189,6 @@ class LogLogCurve:
         bounds = np.log(self.grid[[best - 1, best + 1]])
         found = minimize_scalar(lambda t: -self(np.exp(t)), bounds=bounds, method="bounded")
         return float(np.exp(found.x)), False
-
-
-def curve_summary(neighbors: Neighbors, k_mle: int) -> dict[str, np.ndarray]:
-    """What :class:`LogLogCurve` needs from a block of nodes."""
-    return {
-        "distances": neighbors.distances,
-        "at_k_mle": kth_distance(neighbors, k_mle),
-        "at_last": kth_distance(neighbors, neighbors.k),
-    }
 
 
 class LogLog(GlobalRule):
@@ -237,13 +228,17 @@ class LogLog(GlobalRule):
         neighbor_number(self.k_mle, k, "k_mle")
 
     def summarize(self, X, neighbors, dimension):
-        return curve_summary(neighbors, int(self.k_mle))
+        return {
+            "distances": neighbors.distances,
+            "at_k_mle": kth_distance(neighbors, int(self.k_mle)),
+            "at_last": kth_distance(neighbors, neighbors.k),
+        }
 
     def one_sigma(self, summary):
         return LogLogCurve(summary, int(self.n_grid)).steepest() if summary["at_last"].any() else (0.0, False)
 
 
-class DimensionMatching(GlobalRule):
+class DimensionMatching(LogLog):
     """Lindenbaum's rules: one bandwidth for all nodes, from the dimension of the whole set.
 
     Parameters
@@ -274,9 +269,8 @@ class DimensionMatching(GlobalRule):
     presets: ClassVar = {"dimension_matching": {}, "max_min": {"rule": "max_min"}}
 
     def __init__(self, rule: str = "slope", n_grid: int = 48, k_mle: int = 10):
+        super().__init__(n_grid, k_mle)
         self.rule = rule
-        self.n_grid = n_grid
-        self.k_mle = k_mle
 
     @property
     def uses_dimension(self) -> bool:  # type: ignore[override]
@@ -284,13 +278,12 @@ class DimensionMatching(GlobalRule):
 
     def check_parameters(self, k):
         if one_of(self.rule, "rule", ("slope", "max_min")) == "slope":
-            LogLog(self.n_grid, self.k_mle).check_parameters(k)
+            super().check_parameters(k)
 
     def summarize(self, X, neighbors, dimension):
         if self.rule == "max_min":
             return {"nearest": neighbors.distances[:, 0].copy(), "at_last": kth_distance(neighbors, neighbors.k)}
-        values = check_dimension(dimension, neighbors)
-        return {"dimension": values, **curve_summary(neighbors, int(self.k_mle))}
+        return {"dimension": check_dimension(dimension, neighbors), **super().summarize(X, neighbors, dimension)}
 
     def one_sigma(self, summary):
         if self.rule == "max_min":

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,7 +102,7 @@ class BandwidthChoice:
     mutual: bool = False
     reweight: Vector | None = None
     solved: NDArray[np.int64] | None = None
-    kernels: Kernels | KernelsAt | None = field(default=None, repr=False)
+    kernels: Kernels | Callable[[], Kernels] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.at_edge is None:
@@ -127,27 +127,17 @@ class BandwidthChoice:
         return self._computed[2]
 
 
-@dataclass(frozen=True)
-class KernelsAt:
-    """Computes rank, slope and objective at given bandwidths when called: an eigenproblem per node.
+def evaluate_kernels(X: Floats | None, neighbors: Neighbors, sigma: Vector, dimension: Vector | None) -> Kernels:
+    """Return rank, slope and objective at given bandwidths: an eigenproblem per node.
 
     `X` may be None if `neighbors` carries the distances within neighbourhoods; `dimension` may be None.
     """
-
-    X: Floats | None
-    neighbors: Neighbors
-    sigma: Vector
-    dimension: Vector | None
-
-    def __call__(self) -> Kernels:
-        neighbors = self.neighbors
-        ranks, slopes, steepest = np.empty((3, neighbors.n))
-        grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
-        for rows, pairs in neighborhoods(self.X, neighbors):
-            ranks[rows], slopes[rows], _ = criterion.evaluate_at(pairs, self.sigma[rows], neighbors.k)
-            steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
-        target = np.nan if self.dimension is None else self.dimension
-        return ranks, slopes, criterion.objective_of(ranks, target, slopes, steepest)
+    ranks, slopes, steepest = np.empty((3, neighbors.n))
+    grid = geometric_grid(neighbors, 12, min(10, neighbors.k), 0.05, 3.0)
+    for rows, pairs in neighborhoods(X, neighbors):
+        ranks[rows], slopes[rows], _ = criterion.evaluate_at(pairs, sigma[rows], neighbors.k)
+        steepest[rows] = criterion.grid_slopes(pairs, grid[rows], neighbors.k)
+    return ranks, slopes, criterion.objective_of(ranks, np.nan if dimension is None else dimension, slopes, steepest)
 
 
 class Bandwidth(BaseEstimator):
@@ -366,7 +356,7 @@ def with_kernels(
     if choice.kernels is not None:
         return choice
     values = None if dimension is None else check_dimension(dimension, neighbors)
-    return replace(choice, kernels=KernelsAt(X, neighbors, choice.sigma, values))
+    return replace(choice, kernels=partial(evaluate_kernels, X, neighbors, choice.sigma, values))
 
 
 def _finished(rule: Bandwidth, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:

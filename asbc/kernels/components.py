@@ -1,4 +1,4 @@
-"""Connected components by union-find, edge by edge."""
+"""Connected components by union-find, block by block."""
 
 from __future__ import annotations
 
@@ -16,23 +16,11 @@ def _root(parent, i):
 
 
 @kernel
-def join_edges(parent, sources, targets):
-    """Join the components of both ends of every edge; a component is named after its smallest node.
-
-    `parent` is (n,) int64, initially 0 to n - 1, and changed in place; `sources` and `targets` are (m,) int64.
-    """
-    for e in range(len(sources)):
-        a = _root(parent, sources[e])
-        b = _root(parent, targets[e])
-        if a < b:
-            parent[b] = a
-        elif b < a:
-            parent[a] = b
-
-
-@kernel
 def join_rows(parent, first, indices, weights):
-    """Join along the rows of the nodes from `first` on: an edge is a neighbour with weight above 0."""
+    """Join along the rows of the nodes from `first` on: an edge is a neighbour with weight above 0.
+
+    `parent` is (n,) int64, initially 0 to n - 1, and changed in place. A component is named after its smallest node.
+    """
     for i in range(indices.shape[0]):
         for j in range(indices.shape[1]):
             if weights[i, j] > 0.0:

@@ -16,14 +16,8 @@ _HALVINGS = 60  # the most steps of a bisection; it ends after about 52, when no
 
 
 @njit(inline="always")
-def _fill(squared, gaps):
-    """Subtract the least squared distance of a row (k,) from each; `gaps` is padded to whole lanes."""
-    for j in range(squared.shape[0]):
-        gaps[j] = squared[j] - squared[0]
-
-
-@njit(inline="always")
 def _effective(gaps, sigma):
+    """Return ``exp(entropy)`` of the normalised Gaussian weights; `gaps` are padded to whole lanes."""
     scale = -0.5 / (sigma * sigma)
     factor = splat(scale)
     mass = splat(0.0)
@@ -40,21 +34,11 @@ def _effective(gaps, sigma):
 
 
 @kernel
-def _effective_of(squared, sigma, gaps):
-    _fill(squared, gaps)
-    return _effective(gaps, sigma)
-
-
-def effective_neighbors(squared, sigma):
-    """Return ``exp(entropy)`` of the normalised Gaussian weights of one row (k,) of ascending squared distances."""
-    return _effective_of(squared, sigma, np.full(padded(len(squared)), PADDING))
-
-
-@kernel
 def _match(first, last, squared, targets, low, high, width, out):
     gaps = np.full(width, PADDING)
     for i in range(first, last):
-        _fill(squared[i], gaps)
+        for j in range(squared.shape[1]):
+            gaps[j] = squared[i, j] - squared[i, 0]
         left = math.log(low[i])
         right = math.log(high[i])
         for _ in range(_HALVINGS):

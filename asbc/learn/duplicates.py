@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from asbc.dimension import levina_bickel
-from asbc.kernels.components import join_edges, piece_names
 from asbc.learn.source import Evidence, Source, open_source, row_blocks
 from asbc.neighbors.types import Neighbors
 
@@ -207,9 +208,9 @@ def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
 
 def linked_pieces(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the smallest node of each node's connected component: (n,) int64."""
-    parent = np.arange(n, dtype=np.int64)
-    join_edges(parent, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
-    return piece_names(parent)
+    graph = sparse.coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    piece = connected_components(graph, directed=False)[1]
+    return np.unique(piece, return_index=True)[1][piece]
 
 
 def complete_groups(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -64,9 +65,13 @@ from asbc.storage import (
     write_array_blocks,
     write_json,
 )
-from asbc.system import peak_memory_bytes
 from asbc.validation import as_vectors, normalize, warn_about_lengths
 from asbc.weights import warn_of_empty_rows
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 BLOCK_NODES = 16384  # default number of nodes per block
 LOCK = "build.lock"
@@ -240,6 +245,14 @@ def _locked(folder: Path) -> Iterator[None]:
             with suppress(OSError):  # not empty: it holds the copy of a URL
                 for path in created:
                     path.rmdir()
+
+
+def peak_memory_bytes() -> int | None:
+    """Return the largest memory that this process has used so far, and None where the system does not report it."""
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _check_finished(folder: Path) -> dict[str, Any]:
