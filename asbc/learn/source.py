@@ -17,7 +17,7 @@ from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.neighbors.types import Neighbors
 from asbc.outofcore.folder import load_graph, load_nodes, load_rows, read_graph_manifest
-from asbc.validation import as_vectors, row_index
+from asbc.validation import as_vectors, row_index, square_graph
 
 # Nodes whose rows are read together: 47 MB of indices, distances and weights at k = 30.
 BLOCK_NODES = 65536
@@ -149,22 +149,17 @@ def row_blocks(rows: Evidence, block: int = BLOCK_NODES) -> Iterator[Block]:
 
 
 def _check(start: int, n: int, indices, distances, weights) -> None:
-    outside = (indices < 0) | (indices >= n)
-    if outside.any():
-        row, column = np.argwhere(outside)[0]
-        raise ValueError(f"source has {n} nodes, but node {start + row} has {indices[row, column]} as a neighbour.")
-    loops = indices == np.arange(start, start + len(indices))[:, None]
-    if loops.any():
-        raise ValueError(
-            f"source must have no self loops; node {start + int(np.argmax(loops.any(axis=1)))} is its own neighbour."
-        )
-    for name, values in (("distances", distances), ("weights", weights)):
-        bad = np.argwhere(~(np.isfinite(values) & (values >= 0)))
-        if len(bad):
-            row, column = bad[0]
-            raise ValueError(
-                f"source must have finite {name} of at least 0; node {start + row} has {values[row, column]}."
-            )
+    own = np.arange(start, start + len(indices))[:, None]
+    finite = "must have finite {} of at least 0; node {{}} has {{}}"
+    for bad, values, problem in (
+        ((indices < 0) | (indices >= n), indices, f"has {n} nodes, but node {{}} has {{}} as a neighbour"),
+        (indices == own, indices, "must have no self loops; node {} is its own neighbour"),
+        (~((distances >= 0) & (distances < np.inf)), distances, finite.format("distances")),
+        (~((weights >= 0) & (weights < np.inf)), weights, finite.format("weights")),
+    ):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(f"source {problem.format(start + row, values[row, column])}.")
 
 
 def fit_copy(builder: Any, default: GraphBuilder, metric: str | None, vectors: NDArray[np.floating]) -> GraphBuilder:
@@ -196,13 +191,7 @@ def given_graph(estimator: Any) -> sparse.csr_array:
     estimator.__dict__.pop("builder_", None)  # of an earlier fit
     if isinstance(graph, str | os.PathLike):
         return load_graph(graph, verify=True)
-    if not sparse.issparse(graph):
-        raise TypeError(
-            f"graph must be the path of a graph folder or a scipy sparse matrix; got {type(graph).__name__}."
-        )
-    matrix = sparse.csr_array(graph)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"graph must be square, one row and one column per node; got shape {matrix.shape}.")
+    matrix = square_graph(graph)
     loops = np.flatnonzero(matrix.diagonal())
     if len(loops):
         raise ValueError(

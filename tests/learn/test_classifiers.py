@@ -185,10 +185,8 @@ def test_bad_graphs(digits):
     for name, value in (("alpha", 1.5), ("alpha", "a"), ("tol", -1), ("tol", np.nan), ("max_rounds", 2.5)):
         with pytest.raises(ValueError, match=f"{name} must .*; got {value!r}"):
             asbc.GraphClassifier(graph=ring, **{name: value}).fit(None, labels)
-    with pytest.raises(
-        TypeError, match="graph must be the path of a graph folder or a scipy sparse matrix; got ndarray"
-    ):
-        asbc.GraphClassifier(graph=ring.toarray()).fit(None, labels)
+    with pytest.raises(TypeError, match="graph must be a sparse matrix of real numbers, one row and column per node"):
+        asbc.GraphClassifier(graph=ring.toarray().tolist()).fit(None, labels)
     with pytest.raises(ValueError, match="builder and graph were both given"):
         asbc.GraphClassifier(asbc.GraphBuilder(), graph=ring).fit(None, labels)
 
