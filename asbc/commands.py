@@ -45,7 +45,7 @@ def upload() -> None:
 
 def report() -> None:
     """``asbc-report``: write a page with the figures and tables of all results."""
-    _exit(_load("asbc-report", "asbc.report.command", "experiments", "pandas").main)
+    _exit(_load("asbc-report", "asbc.report.command", "experiments", "pandas", "pyarrow").main)
 
 
 def explore() -> None:

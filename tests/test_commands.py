@@ -90,7 +90,7 @@ def test_options_of_a_build_without_their_extra(package, words, says, tmp_path, 
 @pytest.mark.parametrize(
     ("package", "function", "says"),
     [
-        ("pandas", "asbc.runs.results:read_rows", 'reading results needs pandas: pip install "asbc[experiments]"'),
+        ("pandas", "asbc.runs.results:collect", 'reading results needs pandas: pip install "asbc[experiments]"'),
         ("networkx", "asbc.export:to_networkx", 'to_networkx needs networkx: pip install "asbc[peers]"'),
         ("torch", "asbc.export:to_pyg", 'to_pyg needs torch: pip install "asbc[embed,peers]"'),
         (

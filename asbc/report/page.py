@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -156,7 +157,6 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         listed=listed,
         tally=_tally,
         classes=CLASSES,
-        verdict_evidence=_verdict_evidence,
         all_methods=_all_methods,
         all_claims=_all_claims,
         column_spans=_column_spans,
@@ -247,16 +247,6 @@ def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     ]
 
 
-def _verdict_evidence(subject: Subject, one: Verdict) -> str:
-    """Return the evidence of a verdict, or why there is none."""
-    if one.verdict == NOT_RUN and one.experiment in subject.failed:
-        return f"The run failed: {subject.failed[one.experiment]}"
-    record = EXPERIMENTS.get(one.experiment)
-    if one.verdict == NOT_RUN and not subject.labeled and record and record.needs_labels:
-        return "Needs labels, and there are none."
-    return one.evidence
-
-
 def _unfinished(study: Study) -> str:
     """Return which runs of a study are not finished, and how far they are."""
     parts = []
@@ -343,6 +333,4 @@ def whisker(c: Comparison | Gap, span: tuple[float, float], less_is_better: bool
 
 def _minus(text: str) -> str:
     """Return text with minus signs in front of digits."""
-    for digit in "0123456789":
-        text = text.replace(f"-{digit}", f"−{digit}")
-    return text
+    return re.sub(r"-(?=[0-9])", "−", text)

@@ -347,10 +347,18 @@ def judge(subject: Subject) -> list[Verdict]:
                 verdict, evidence = TESTS[claim.kind](subject.studies[name], claim)
             except (KeyError, ValueError, TypeError, IndexError) as error:  # a record that someone else wrote
                 verdict, evidence = NOT_RUN, f"The claim cannot be tested ({type(error).__name__}: {error})."
-            if verdict == NOT_RUN and not subject.labeled and EXPERIMENTS.get(name) and claim.metric == "loo":
-                evidence = "Needs labels, and there are none."
+        if verdict == NOT_RUN and name in subject.failed:
+            evidence = f"The run failed: {subject.failed[name]}"
+        elif verdict == NOT_RUN and not subject.labeled and needs_labels(name, claim):
+            evidence = "Needs labels, and there are none."
         found.append(Verdict(text, verdict, evidence, name, claim.of_paper))
     return sorted(found, key=lambda one: not one.of_paper)
+
+
+def needs_labels(experiment: str, claim: Claim) -> bool:
+    """Whether a claim of one of asbc's own experiments can only be tested on labelled data."""
+    record = EXPERIMENTS.get(experiment)
+    return record is not None and (record.needs_labels or record.metric(claim.metric).needs_labels)
 
 
 def combine(verdicts: Iterable[str]) -> str:

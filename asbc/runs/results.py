@@ -303,9 +303,6 @@ def read_run(folder: Path) -> list[pd.DataFrame]:
 
 def read_rows(path: str | Path, checksum: int | None = None) -> pd.DataFrame:
     """Return the rows of a run's `results.parquet` or of one of its parts; `checksum` is that of `status.json`."""
-    with needed("reading results", "experiments"):
-        import pandas  # noqa: F401
-        import pyarrow  # noqa: F401
     with _explained():
         try:
             return read_table(Path(path), checksum)
@@ -510,6 +507,9 @@ def collect(root: str | Path, *, finished_only: bool = False, per_node: bool = F
     ...     print(asbc.collect(root)["value"].tolist())
     [0.5, 0.75]
     """
+    with needed("reading results", "experiments"):
+        import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
     frames: list[pd.DataFrame] = []
     for folder, status in list_runs(root):
         if status["state"] == "finished" or not finished_only:

@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
-from asbc.bandwidth import Bandwidth
 from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.sampling import stratified_sample
 from asbc.embeddings.store import Embeddings, fingerprint
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.scores import pack_hits
-from asbc.evaluate.tasks import Score, Task
+from asbc.evaluate.tasks import Task
 from asbc.graph import SYMMETRIES
 from asbc.kernels.threads import thread_count
 from asbc.learn.labels import is_unlabeled
@@ -94,19 +93,15 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         if getattr(task, "k", k) > k:
             raise ValueError(f"k_cand must be at least {task.k}, the k of {name}; got {k}")  # type: ignore[attr-defined]
     for name, rule in rules.items():
-        _check_rule(rule, name, k)
+        try:
+            rule.check_parameters(k)
+        except (TypeError, ValueError) as error:  # noqa: PERF203
+            raise ValueError(f"the bandwidth of {name}: {error}") from error
     filled = any("k_min" in method.weight_rule().get_params() for method in methods.values())
     whole_number(cfg.graph.k_min, "graph.k_min", 0, k if filled else None, "k_cand")
     one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
     if cfg.neighbors.get("_target_") == "asbc.search_neighbors":  # a custom search may have other metrics
         one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)
-
-
-def _check_rule(rule: Bandwidth, name: str, k: int) -> None:
-    try:
-        rule.check_parameters(k)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the bandwidth of {name}: {error}") from error
 
 
 def levels(samples_per_class: Any) -> list[int]:
@@ -182,7 +177,7 @@ def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> 
     A level with too few nodes (at most `k_cand`) is skipped with a warning. Classes with fewer samples than the
     level give all they have, also with a warning.
     """
-    trials = range(whole_number(cfg.trials, "trials", 1))
+    trials = range(cfg.trials)
     wanted = levels(cfg.samples_per_class)
     if why_not_scored(embeddings):
         return [Unit(ALL, trial) for trial in trials]
@@ -245,18 +240,6 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit, previous: Sample |
     if previous is not None and previous.level == sample.level and np.array_equal(previous.nodes, nodes):
         sample.common = previous.common
     return sample
-
-
-def sample_columns(sample: Sample) -> dict[str, Any]:
-    """Return the columns that describe a sample; CONTRIBUTING.md defines the words."""
-    sizes = class_sizes(sample.labels)
-    return {
-        "nodes": len(sample.X),
-        "total_nodes": sample.total,
-        "classes": len(sizes),
-        "unlabelled": len(sample.X) - int(sizes.sum()),
-        "short_classes": int((sizes < sample.level).sum()),
-    }
 
 
 def level_in_words(level: int) -> str:
@@ -439,14 +422,19 @@ def measure(
     *,
     progress: Any = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one sample: every task on every method."""
+    """Yield the rows of one sample: every task on every method. CONTRIBUTING.md defines the words."""
+    sizes = class_sizes(sample.labels)
     shared = {
         "experiment": str(cfg.name),
         "dataset": embeddings.name,
         "encoder": embeddings.encoder,
         "samples": sample.level,
         "trial": sample.trial,
-        **sample_columns(sample),
+        "nodes": len(sample.X),
+        "total_nodes": sample.total,
+        "classes": len(sizes),
+        "unlabelled": len(sample.X) - int(sizes.sum()),
+        "short_classes": int((sizes < sample.level).sum()),
         "seed": int(cfg.seed),
         "k_cand": int(cfg.k_cand),
         **_flat("embedding", cfg.embedding),
@@ -461,39 +449,31 @@ def measure(
             try:
                 for score in task(sample, method):
                     own = score.method is None
-                    yield {
+                    hits: Any = (None, None)
+                    if score.nodes is not None and score.right is not None:
+                        hits = pack_hits(score.nodes, score.right, sample.total)
+                    row = {
                         **shared,
                         "method": name if own else score.method,
                         **_describe(method, own),
                         **options,
-                        **_row(score, sample),
-                        **(_cost(sample, method) if own else {}),
+                        "level": score.level,
+                        "metric": score.metric,
+                        "value": float(score.value),
+                        "seconds": score.seconds,
+                        **score.more,
+                        "scored": hits[0],
+                        "right": hits[1],
                     }
+                    if own:  # seconds of the search alone, and of the method's graph
+                        row["search_seconds"] = sample.search_seconds
+                        row["build_seconds"] = sample.seconds(method, graph=True)
+                    yield row
             except Exception:
                 log.error("failed in evaluate.%s of %s, %s, trial %d", task_name, name, where, sample.trial)
                 raise
             if progress is not None:
                 progress(1, f"trial {sample.trial + 1}, {where}, {task_name} {name}")
-
-
-def _row(score: Score, sample: Sample) -> dict[str, Any]:
-    scored = right = None
-    if score.nodes is not None and score.right is not None:
-        scored, right = pack_hits(score.nodes, score.right, sample.total)
-    return {
-        "level": score.level,
-        "metric": score.metric,
-        "value": float(score.value),
-        "seconds": score.seconds,
-        **score.more,
-        "scored": scored,
-        "right": right,
-    }
-
-
-def _cost(sample: Sample, method: Method) -> dict[str, float]:
-    """Seconds of the method's graph on this sample, and of the search alone."""
-    return {"search_seconds": sample.search_seconds, "build_seconds": sample.seconds(method, graph=True)}
 
 
 def _describe(method: Method, own: bool) -> dict[str, Any]:

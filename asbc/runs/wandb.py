@@ -9,14 +9,12 @@ import re
 import shlex
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from asbc.evaluate.scores import PER_SAMPLE
@@ -148,12 +146,11 @@ def has_key() -> bool:
     """Whether there is a key to log in with: in the environment, or where `wandb login` writes it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
-    places = [os.environ.get("NETRC"), Path.home() / ".netrc", Path.home() / "_netrc"]
-    file = next((place for place in places if place and Path(place).is_file()), None)
-    try:
-        return file is not None and netrc(str(file)).authenticators(urlsplit(address()).hostname or "") is not None
-    except (NetrcParseError, OSError):
-        return False
+    with suppress(ImportError):
+        from requests.utils import get_netrc_auth  # W&B installs it
+
+        return get_netrc_auth(address()) is not None
+    return False
 
 
 def address() -> str:
