@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +20,13 @@ from asbc.neighbors.exact import SPARE, TILE_ROWS, Ids
 from asbc.storage import DISK_FULL
 from asbc.validation import Floats
 
-
-def import_faiss():
-    with needed("search='hnsw'", "scale"):
-        import faiss
-    return faiss
+LIBRARIES = {"hnsw": "faiss", "nn_descent": "pynndescent"}
 
 
-def _import_pynndescent():
-    with needed("search='nn_descent'", "scale"):
-        import pynndescent
-    return pynndescent
-
-
-def require_library(search: str) -> None:
-    """Raise an error that says what to install if a search needs a missing library."""
-    if search == "hnsw":
-        import_faiss()
-    elif search == "nn_descent":
-        _import_pynndescent()
+def import_library(search: str) -> Any:
+    """Return the library of a search; if it is missing, the error says what to install."""
+    with needed(f"search={search!r}", "scale"):
+        return import_module(LIBRARIES[search])
 
 
 class HNSW:
@@ -57,7 +47,7 @@ class HNSW:
     @classmethod
     def build(cls, X: Floats, settings: Mapping[str, int]) -> HNSW:
         """Build the graph on the rows of X; `settings` holds ``links`` and ``ef_construction``."""
-        faiss = import_faiss()
+        faiss = import_library("hnsw")
         index = faiss.IndexHNSWFlat(X.shape[1], settings["links"])
         index.hnsw.efConstruction = settings["ef_construction"]
         threads = faiss.omp_get_max_threads()
@@ -77,7 +67,7 @@ class HNSW:
     def save(self, path: Path) -> None:
         """Write the graph, or leave no file; a full disk raises OSError."""
         try:
-            import_faiss().write_index(self._index, os.fspath(path))
+            import_library("hnsw").write_index(self._index, os.fspath(path))
         except RuntimeError as error:
             path.unlink(missing_ok=True)
             for number in DISK_FULL:  # faiss gives the reason only in its message
@@ -88,7 +78,7 @@ class HNSW:
     @classmethod
     def open(cls, path: Path, breadth: int) -> HNSW:
         """Read a graph that :meth:`save` wrote."""
-        return cls(import_faiss().read_index(os.fspath(path)), breadth)
+        return cls(import_library("hnsw").read_index(os.fspath(path)), breadth)
 
 
 class CandidateTable:
@@ -110,9 +100,8 @@ class CandidateTable:
 
 def nn_descent_candidates(X: Floats, k: int, n_trees: int, seed: int) -> NDArray[np.int32]:
     """Return candidates (n, k + 1 + SPARE) of all rows by nearest-neighbour descent, which holds all rows in memory."""
-    pynndescent = _import_pynndescent()
     wanted = min(k + 1 + SPARE, len(X))
-    index = pynndescent.NNDescent(
+    index = import_library("nn_descent").NNDescent(
         np.ascontiguousarray(X, np.float32),
         metric="euclidean",
         n_neighbors=wanted,

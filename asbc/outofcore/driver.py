@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 from asbc.bandwidth.rule import fill_constant
 from asbc.builder import GraphBuilder
-from asbc.neighbors.external import HNSW, nn_descent_candidates, require_library
+from asbc.neighbors.external import HNSW, LIBRARIES, import_library, nn_descent_candidates
 from asbc.neighbors.lists import file_under, residuals, train_centroids
 from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.search import check_search, decide_search, find_rows
@@ -161,7 +161,8 @@ def build_graph(
         if resumed:
             check_same_plan(folder, plan)
         else:
-            require_library(plan["search"])
+            if plan["search"] in LIBRARIES:
+                import_library(plan["search"])
             check_space(folder, plan)
         checksums = _scan(steps, "check", path, plan)
         if resumed:

@@ -1,6 +1,6 @@
 """Indexes of other libraries, which may be missing."""
 
-import builtins
+import sys
 
 import pytest
 
@@ -9,14 +9,7 @@ from asbc.neighbors import search_neighbors
 
 @pytest.mark.parametrize(("search", "library"), [("hnsw", "faiss"), ("nn_descent", "pynndescent")])
 def test_a_missing_library_is_named(X, monkeypatch, search, library):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == library:
-            raise ModuleNotFoundError(name, name=name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf'needs {library}: pip install "asbc\[scale\]"'):
         search_neighbors(X, 12, search=search)
 
