@@ -39,14 +39,14 @@ def fetch_all(what: str, files: Sequence[RemoteFile], source: str, download: boo
         reason = str(error)
     files = [file for file in files if not file.path.exists()]
     lines = [f"{what}: {len(files)} file{'s are' if len(files) > 1 else ' is'} missing ({reason})"]
-    lines.append("Download on another machine:")
+    lines += [f"Without a download: {instead_of(source)}", "Or download on another machine:"]
     for file in files:
         size = f"about {file.size / 1e6:.1f} MB" if file.size else "size not published"
         facts = f"{size}, {file.hash or 'hash not published'}"
         if file.hub:
             facts = f"size and hash: {file.url.replace('/resolve/', '/blob/')}"
-        lines += [f"  {file.url}", f"    {facts}", f"    put it at {file.path}"]
-    raise DownloadError("\n".join([*lines, f"Or do without: {instead_of(source)}"]))
+        lines += [f"  {file.url} ({facts})", f"    put it at {file.path}"]
+    raise DownloadError("\n".join(lines))
 
 
 def fetch_from_hub(file: RemoteFile) -> Path:

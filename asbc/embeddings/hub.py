@@ -141,10 +141,10 @@ def open_dataset(
             detail = "" if "OfflineMode" in first else f": {first}"
             raise DownloadError(
                 f"dataset={name!r} is not a folder, not in the cache, and the hub is unreachable ({reason}){detail}\n"
-                f"Download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
-                f"{name} --local-dir folder) and give embedding.dataset=folder.\n"
-                "Or do without: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs no "
-                "file."
+                "Without a download: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs "
+                "no file.\n"
+                f"Or download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
+                f"{name} --local-dir folder) and give embedding.dataset=folder."
             ) from error
         raise ValueError(f"dataset={name!r}, split={split!r}: {first}") from error
 

@@ -77,7 +77,8 @@ def test_every_missing_file_is_in_one_message(tmp_path):
     for words in (["embedding=mocov2", "embedding.source=lightly"], ["embedding=dino_vits16"]):
         done = asbc_embed(*words, cwd=tmp_path, cache=tmp_path, HF_HOME=str(tmp_path / "hf"), **gone)
         assert done.returncode == 1
-        assert "on cifar100: 2 files are missing" in done.stderr and "Or do without: " in done.stderr
+        assert "on cifar100: 2 files are missing" in done.stderr
+        assert "\nWithout a download: embedding.source=sample" in done.stderr
         assert done.stderr.count("put it at ") == 2
     name = "timm/vit_small_patch16_224.dino"
     assert f"hash: https://huggingface.co/{name}/blob/main/model.safetensors" in done.stderr

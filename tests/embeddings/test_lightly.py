@@ -236,7 +236,7 @@ def test_without_a_network_one_message_names_every_file(cache, monkeypatch, paus
     text = str(caught.value)
     assert text.startswith("mocov2 on cifar100: 2 files are missing")
     assert f"{dead}/mocov2.ckpt" in text and str(cache / "lightly" / "mocov2" / "mocov2.ckpt") in text
-    assert re.search(r"cifar-100-python\.tar\.gz\n +about 169\.0 MB, md5:\w{32}\n +put it at ", text)
+    assert re.search(r"cifar-100-python\.tar\.gz \(about 169\.0 MB, md5:\w{32}\)\n +put it at ", text)
     assert "embedding.source=published" in text and "embedding=clinc100" in text
     assert "embedding.source=sample works at once" in text and "not the paper's" in text
     with pytest.raises(ValueError, match=r"no weights of encoder='clip'; there are simclr, mocov2"):
