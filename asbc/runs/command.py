@@ -362,7 +362,7 @@ def job(cfg: DictConfig) -> float | None:
         outcome = run(
             cfg,
             group=Path(context.sweep.dir).name if sweep else None,
-            overrides=note["overrides"],
+            overrides=named_overrides(context),
             threads=1 if pooled and cfg.threads is None else cfg.threads,
         )
         note |= {"run_id": outcome.run_id, "path": str(outcome.path), "version": outcome.version}
@@ -392,6 +392,18 @@ def job(cfg: DictConfig) -> float | None:
     if not sweep and note["state"] in ("finished", "skipped"):
         show_run(outcome.table, outcome.path, finished_by=outcome.version if outcome.skipped else None)
     return value
+
+
+def named_overrides(context: Any) -> list[str]:
+    """Return what was typed for a job; of a sweep, only what differs between its jobs."""
+    typed = list(context.overrides.task)
+    if context.mode != RunMode.MULTIRUN:
+        return typed
+    try:
+        shared = OmegaConf.load(Path(context.sweep.dir) / "multirun.yaml").hydra.overrides.task
+    except (OSError, AttributeError):  # a sweeper of another library need not write the file
+        return typed
+    return [override for override in typed if override not in shared]
 
 
 def check_overrides(cfg: DictConfig) -> None:

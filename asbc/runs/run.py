@@ -325,7 +325,7 @@ def run(
     group : str, default=None
         Name of the sweep that the run is part of, for the loggers.
     overrides : sequence of str, default=()
-        What was typed, for the loggers.
+        What was typed and differs between the jobs of the sweep, for the loggers.
     threads : int, default=None
         Threads of compiled code; None for all cores.
 

@@ -345,7 +345,7 @@ def main() -> None:
         done = "written, not sent" if options.offline else "sent"
         print(f"{sent.sent} run(s) {done}, {sent.there} already there, {sent.unfinished} not finished")
         if sent.folders:
-            print("send them with:")
+            print("send them later by the same command without --offline, or these files with:")
             for folder in sent.folders:
                 print(f"wandb sync {shlex.quote(str(folder))}")
         if options.dashboard or options.report:
