@@ -31,6 +31,8 @@ from asbc.report.style import (
     Look,
     label,
     level_name,
+    level_order,
+    level_text,
     listed,
     looks,
     style,
@@ -555,15 +557,16 @@ def draw_figures(study: Study) -> list[Drawing]:
 def draw_sweep(found: Sweep, name: str) -> Drawing:
     """Draw all runs of a sweep: a curve for one setting, heatmaps for each pair of several."""
     axes_names, title = list(found.axes), found.metric.title
+    at = level_text(sorted(found.frame["level"].unique(), key=level_order), found.metric.level)
     if len(axes_names) == 1:
         panels = [_sweep_curve(found, axes_names[0])]
-        caption = "Means with 95% intervals."
+        caption = f"Means with 95% intervals, {at}."
     else:
         method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
         panels = _heatmaps(found, method)
-        caption = f"Means of {label(method)} over trials."
+        caption = f"Means of {label(method)} over trials, {at}. Darker is higher; the bar shows the scale."
         if len(axes_names) > 2:
-            caption += " Other settings are at the values nearest to the paper, and at the best ones; one colour scale."
+            caption += " Other settings are at the values nearest to the paper, and at the best ones."
     return Drawing(name, f"{title} by {listed(axes_names)}", caption, panels)
 
 
@@ -608,7 +611,9 @@ def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, fixed: str, 
 
         values = table.to_numpy(float)
         shades = LinearSegmentedColormap.from_list("asbc", SHADES[:6])
-        axes.imshow(values, cmap=shades, aspect="auto", vmin=span[0], vmax=span[1])
+        image = axes.imshow(values, cmap=shades, aspect="auto", vmin=span[0], vmax=span[1])
+        bar = axes.figure.colorbar(image, ax=axes, label=title)
+        bar.ax.grid(visible=False)
         dark = span[0] + 0.6 * (span[1] - span[0])
         for (i, j), value in np.ndenumerate(values):
             if np.isfinite(value):

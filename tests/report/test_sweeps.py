@@ -43,7 +43,8 @@ def test_two_settings_are_a_heatmap_and_a_table_without_hashes(tmp_path):
     assert study.sweep.axes == {"gamma": 1.0, "k_cand": 30} and [run.id for run in study.runs] == ["1.0-30"]
     assert study.sweep.best("nnk_sigma") == {"gamma": 2.0, "k_cand": 15}
     figure = draw_figures(study)[-1]
-    (axes,) = draw(figure.panels, 1).axes
+    axes, bar = draw(figure.panels, 1).axes
+    assert bar.get_ylabel() == "LOO" and "20 samples per class" in figure.caption
     assert {axes.get_xlabel(), axes.get_ylabel()} == {"gamma", "k_cand"} and len(axes.texts) == 6
     table = fill_tables(study)[-1]
     assert set(table.header[:2]) == {"gamma", "k_cand"} and len(table.rows) == 6
