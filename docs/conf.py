@@ -30,6 +30,7 @@ templates_path = ["_templates"]
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_inherit_docstrings = False  # those of Lightning and scikit-learn are for other pages
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
@@ -41,7 +42,7 @@ html_css_files = ["custom.css"]
 html_extra_path = ["explore.html"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "changelog": [], "faq": []}
+html_sidebars = {"index": [], "install": [], "changelog": [], "faq": []}
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,

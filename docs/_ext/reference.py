@@ -1,7 +1,7 @@
 """Sphinx extension that writes the references of commands and settings from the parsers and from `conf/`.
 
 A page asks for them with a comment, ``<!-- commands -->`` or ``<!-- settings -->``, and likewise for CHANGELOG.md and
-CONTRIBUTING.md.
+CONTRIBUTING.md. Text up to ``<!-- end of commands -->`` is what GitHub shows instead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +68,15 @@ def _option(action: argparse.Action) -> list[str]:
     return [f"`{name}`", default, text]
 
 
+def groups(folder: Path) -> str:
+    """Return the groups of a folder of configs with their options, as `asbc --help` lists them."""
+    lines = []
+    for group in sorted(each for each in folder.iterdir() if each.is_dir() and each.name != "hydra"):
+        line = f"{group.name}: {', '.join(sorted(path.stem for path in group.glob('*.yaml')))}"
+        lines.append(fill(line, 80, subsequent_indent="  "))
+    return "\n".join(lines) + "\n"
+
+
 def commands() -> str:
     """Return the reference of all commands as Markdown."""
     from omegaconf import OmegaConf
@@ -87,7 +97,7 @@ def commands() -> str:
     for name, path in COMPOSED.items():
         text = OmegaConf.to_container(OmegaConf.load(path))["hydra"]["help"]
         shown = text.get("template") or text["header"]
-        shown = shown.replace("$APP_CONFIG_GROUPS", "").strip()
+        shown = shown.replace("$APP_CONFIG_GROUPS", groups(path.parent)).strip()
         pages.append(
             (name, f"## {name}\n\n```text\n{shown}\n```\n\nAll settings: [configuration](configuration.md).\n")
         )
@@ -183,18 +193,20 @@ def of_repository(name: str) -> str:
 
 
 WRITERS = {
-    "<!-- commands -->": commands,
-    "<!-- settings -->": configuration,
-    "<!-- changelog -->": lambda: of_repository("CHANGELOG.md"),
-    "<!-- contributing -->": lambda: of_repository("CONTRIBUTING.md"),
+    "commands": commands,
+    "settings": configuration,
+    "changelog": lambda: of_repository("CHANGELOG.md"),
+    "contributing": lambda: of_repository("CONTRIBUTING.md"),
 }
 
 
 def _fill(app, docname: str, source: list[str]) -> None:
     """Write what a page asks for, and let links to pages of the repository lead to their copies in the site."""
-    for mark, write in WRITERS.items():
+    for name, write in WRITERS.items():
+        mark = f"<!-- {name} -->"
         if mark in source[0]:
-            source[0] = source[0].replace(mark, write())
+            before, _, rest = source[0].partition(mark)
+            source[0] = before + write() + rest.partition(f"<!-- end of {name} -->")[2]
     source[0] = re.sub(
         r"\]\((?:\.\./)*(CHANGELOG|CONTRIBUTING)\.md", lambda found: f"](/{found[1].lower()}.md", source[0]
     )
