@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from asbc.kernels.vote import TIE, vote
 from asbc.learn.source import Evidence, row_blocks
 from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
+
+# Two classes whose votes differ by a smaller share than this are tied, so that rounding does not decide.
+TIE = 1e-12
+PAIRS_AT_ONCE = 2**21  # pairs of a node's neighbours whose classes are compared together
 
 
 def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -40,11 +43,19 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     array([0, 1, 0, 1])
     """
     codes = class_numbers(codes, None, least=-1)
-    indices = np.ascontiguousarray(neighbor_ids(indices, len(codes)))
-    weights = np.ascontiguousarray(weight_rows(weights, indices.shape))
-    if (codes < 0).any():
-        weights = np.where(codes[indices] >= 0, weights, 0.0)
-    return vote(indices, weights, codes)
+    indices = neighbor_ids(indices, len(codes))
+    weights = weight_rows(weights, indices.shape)
+    winner = np.empty(len(indices), np.int64)
+    step = max(1, PAIRS_AT_ONCE // indices.shape[1] ** 2)
+    for start in range(0, len(indices), step):
+        voted = codes[indices[start : start + step]]
+        votes = np.where(voted >= 0, weights[start : start + step], 0.0)
+        support = ((voted[:, :, None] == voted[:, None, :]) @ votes[:, :, None])[:, :, 0]  # of each neighbour's class
+        support[votes == 0] = 0.0
+        most = support.max(axis=1)
+        nearest = np.argmax(support >= most[:, None] * (1.0 - TIE), axis=1)
+        winner[start : start + step] = np.where(most > 0, voted[np.arange(len(voted)), nearest], -1)
+    return winner
 
 
 def vote_of_rows(rows: Evidence, codes: NDArray[np.int64]) -> NDArray[np.int64]:
