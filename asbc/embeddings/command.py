@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from asbc.configs import build, conf_dir, import_own_modules, job_errors, run_jobs
 from asbc.embeddings.source import lightly_file, published_file, registry
-from asbc.embeddings.store import Store, cache_folder, read_entry, read_entry_manifest
+from asbc.embeddings.store import cache_folder, entry_folders, read_entry, read_entry_manifest
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def list_cache() -> None:
     keys = ("encoder", "source", "dataset", "split", "shape", "precision")
     rows: list[tuple[str, ...]] = [(*keys, "entry")]
     damaged: list[str] = []
-    for path in Store().folders():
+    for path in entry_folders():
         try:
             manifest = read_entry_manifest(path)
             manifest["shape"] = " x ".join(map(str, manifest["shape"]))
@@ -53,9 +53,7 @@ def list_cache() -> None:
 def verify_cache() -> int:
     """Read everything in the cache, print what is damaged, and return the number of damaged files and entries."""
     folder, damaged = cache_folder(), 0
-    checks: list[tuple[object, Callable[[], object]]] = [
-        (path, partial(read_entry, path)) for path in Store().folders()
-    ]
+    checks: list[tuple[object, Callable[[], object]]] = [(path, partial(read_entry, path)) for path in entry_folders()]
     files = [published_file(name, folder) for name in registry("published")["git_blob_sha1"]]
     files += [lightly_file(record.parent.name, folder) for record in sorted(folder.glob("lightly/*/*.sha256"))]
     checks += [(file.path, file.verify) for file in files if file.path.exists()]

@@ -28,7 +28,7 @@ from torchvision.datasets.folder import default_loader
 
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.files import read_vectors
-from asbc.embeddings.store import Embeddings, RemoteFile, Store, cache_errors, cache_folder, fingerprint, local_paths
+from asbc.embeddings.store import Embeddings, Entry, RemoteFile, cache_errors, cache_folder, fingerprint, local_paths
 from asbc.learn.labels import encode_partial
 from asbc.storage import LockedError, folder_lock
 from asbc.version import __version__
@@ -377,11 +377,11 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
 def embed(
     encoder: Encoder,
     images: EmbeddingDataModule,
-    store: Store,
+    cache: str | os.PathLike | None,
     names: Mapping[str, str],
     trainer: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Return the folder of the stored embeddings of `images`; the encoder runs only for rows that are missing.
+    """Return the folder of the embeddings of `images` in a cache; the encoder runs only for rows that are missing.
 
     `names` (``encoder``, ``source``, ``dataset``, ``split``) go into the manifest, `trainer` to `lightning.Trainer`.
     """
@@ -397,10 +397,9 @@ def embed(
         "prepared": images.prepared_hash(),
         "precision": str(options["precision"]),
     }
-    key = store.key(inputs)
-    found = store.find(key)
-    if found is not None:
-        return found
+    entry = Entry(Entry.key(inputs), cache)
+    if entry.finished:
+        return entry.folder
     manifest = {
         **names,
         "architecture": encoder.architecture,
@@ -414,7 +413,7 @@ def embed(
     fixed = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
     fixed["use_distributed_sampler"] = False
     with ExitStack() as lock, quiet_lightning():
-        module = Embedder(encoder.model, store, key, manifest, lock)
+        module = Embedder(encoder.model, entry, manifest, lock)
         try:
             runner = lightning.Trainer(**{"enable_progress_bar": sys.stderr.isatty(), **options, **fixed})
             runner.predict(module, datamodule=images, return_predictions=False)
@@ -422,7 +421,7 @@ def embed(
             if "DataLoader worker" not in str(error):
                 raise
             raise ValueError(str(error).strip().rpartition("ValueError: ")[2]) from error  # without torch's traceback
-        return store.folder / module.key
+        return module.entry.folder
 
 
 def _text(value: Any) -> str:
@@ -431,30 +430,30 @@ def _text(value: Any) -> str:
 
 
 class Embedder(lightning.LightningModule):
-    """Write the features of every batch, as float32, to a draft of the entry `key`.
+    """Write the features of every batch, as float32, to the draft of an entry.
 
     Rank 0 decides which rows are missing, holds the `lock`, and publishes the entry. A batch has the numbers of its
     rows, so the order of the data set holds for any number of processes.
     """
 
-    def __init__(self, model: nn.Module, store: Store, key: str, manifest: Mapping[str, Any], lock: ExitStack) -> None:
+    def __init__(self, model: nn.Module, entry: Entry, manifest: Mapping[str, Any], lock: ExitStack) -> None:
         super().__init__()
-        self.model, self.store, self.key, self.manifest, self.lock = model, store, key, manifest, lock
+        self.model, self.entry, self.manifest, self.lock = model, entry, manifest, lock
 
     def setup(self, stage: str) -> None:
         images: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         missing, self.done, self.n = np.arange(0), False, len(images.dataset)
-        self.key = self.trainer.strategy.broadcast(self.key)
-        self.draft = self.store.draft(self.key)
+        self.entry = self.trainer.strategy.broadcast(self.entry)
         if self.trainer.is_global_zero:
-            with cache_errors(self.store.folder):
+            place = self.entry.folder.parent, f".{self.entry.folder.name}.lock"
+            with cache_errors(place[0]):
                 try:
-                    self.lock.enter_context(folder_lock(self.store.folder, f".{self.key}.lock"))
+                    self.lock.enter_context(folder_lock(*place))
                 except LockedError:
                     log.info("another job computes the same embeddings: waiting for it")
-                    self.lock.enter_context(folder_lock(self.store.folder, f".{self.key}.lock", timeout=-1))
-            self.done = self.store.find(self.key) is not None  # another job may have finished it meanwhile
-            missing = missing if self.done else self.draft.missing(self.n)
+                    self.lock.enter_context(folder_lock(*place, timeout=-1))
+            self.done = self.entry.finished  # another job may have finished it meanwhile
+            missing = missing if self.done else self.entry.missing(self.n)
             if 0 < len(missing) < self.n:
                 log.info("resuming: %d of %d rows are done", self.n - len(missing), self.n)
         images.rows = self.trainer.strategy.broadcast(missing)
@@ -475,13 +474,13 @@ class Embedder(lightning.LightningModule):
                 f"the encoder returned NaN or infinite features for {bad.size} of {n} images, "
                 f"the first is image {int(batch.rows[bad[0]])}; nothing was stored"
             )
-        self.draft.write(batch.rows.cpu().numpy(), features.cpu().numpy(), batch.labels.cpu().numpy())
+        self.entry.write(batch.rows.cpu().numpy(), features.cpu().numpy(), batch.labels.cpu().numpy())
         return features
 
     def teardown(self, stage: str) -> None:
         self.trainer.strategy.barrier("all rows written")
         if self.trainer.is_global_zero and not self.done:
-            self.draft.publish(self.n, self.manifest, self.store.folder / self.key)
+            self.entry.publish(self.n, self.manifest)
         self.trainer.strategy.barrier("entry published")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from asbc.embeddings.bundled import load_sample
 from asbc.embeddings.files import read_array
-from asbc.embeddings.store import Embeddings, RemoteFile, Store, cache_folder, check_arrays, local_paths, read_entry
+from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays, local_paths, read_entry
 from asbc.extras import needed
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do not need it
@@ -144,7 +144,7 @@ class EncoderSource:
             "dataset": self._dataset_name(),
             "split": self.split,
         }
-        return embed(encoder, images, Store(self.cache), names, self.trainer)
+        return embed(encoder, images, self.cache, names, self.trainer)
 
     def open_encoder(self, others: Sequence[RemoteFile] = ()) -> Encoder:
         """Return the encoder. If files of it or `others` cannot be downloaded, one error lists all of them."""

@@ -236,31 +236,10 @@ def file_hash(path: Path, kind: str = "sha256") -> str:
 # The store
 
 
-class Store:
-    """The entries of one cache folder; see `cache_folder`."""
-
-    def __init__(self, cache: str | os.PathLike | None = None) -> None:
-        self.folder = cache_folder(cache) / "embeddings"
-
-    @staticmethod
-    def key(inputs: Mapping[str, Any]) -> str:
-        """Return the key of the entry that `inputs` (JSON values) determine."""
-        text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-    def find(self, key: str) -> Path | None:
-        """Return the folder of the finished entry `key`, or None."""
-        path = self.folder / key
-        return path if (path / "manifest.json").is_file() else None
-
-    def draft(self, key: str) -> Draft:
-        """Return the unfinished entry `key`."""
-        return Draft(self.folder / f".draft-{key}")
-
-    def folders(self) -> list[Path]:
-        """Return the folders of all finished entries, oldest first, including damaged ones."""
-        found = [path.parent for path in self.folder.glob("[!.]*/manifest.json")]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
+def entry_folders(cache: str | os.PathLike | None = None) -> list[Path]:
+    """Return the folders of all finished entries of a cache, oldest first, including damaged ones."""
+    found = [path.parent for path in cache_folder(cache).glob("embeddings/[!.]*/manifest.json")]
+    return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def read_entry_manifest(folder: Path) -> dict[str, Any]:
@@ -301,22 +280,36 @@ def _open_checked(folder: Path, name: str, manifest: Mapping[str, Any], dtype: A
     return open_array(path, dtype, shape)
 
 
-class Draft:
-    """An unfinished entry: a file for every batch of consecutive rows. Several processes may write, one publishes."""
+class Entry:
+    """The entry `key` of a cache: `folder` once it is finished, until then a file per batch of rows in `draft`.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Several processes may write batches, one publishes the entry.
+    """
+
+    def __init__(self, key: str, cache: str | os.PathLike | None = None) -> None:
+        self.folder = cache_folder(cache) / "embeddings" / key
+        self.draft = self.folder.with_name(f".draft-{key}")
+
+    @staticmethod
+    def key(inputs: Mapping[str, Any]) -> str:
+        """Return the key of the entry that `inputs` (JSON values) determine."""
+        text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "manifest.json").is_file()
 
     def write(self, rows: NDArray, vectors: NDArray, labels: NDArray | None) -> None:
         """Write `vectors` (b, d) and `labels` (b,) of the consecutive `rows` (b,)."""
         known = np.empty(0, np.int64) if labels is None else np.asarray(labels, np.int64)
-        with cache_errors(self.folder.parent), atomic_file(self.folder / f"{rows[0]:09d}.npz") as file:
+        with cache_errors(self.folder.parent), atomic_file(self.draft / f"{rows[0]:09d}.npz") as file:
             np.savez(file, vectors=np.asarray(vectors, np.float32), labels=known)
 
     def batches(self) -> Iterator[tuple[int, NDArray, NDArray]]:
         """Yield first row, vectors and labels of every batch, in order; damaged files are removed."""
         end = 0
-        for path in sorted(self.folder.glob("*.npz")):
+        for path in sorted(self.draft.glob("*.npz")):
             try:
                 first = int(path.stem)
                 with np.load(path) as arrays:
@@ -336,19 +329,19 @@ class Draft:
             missing[first : first + len(vectors)] = False
         return np.flatnonzero(missing)
 
-    def publish(self, n: int, manifest: Mapping[str, Any], target: Path) -> None:
-        """Turn the draft of n rows into the finished entry `target`."""
+    def publish(self, n: int, manifest: Mapping[str, Any]) -> None:
+        """Turn the draft of n rows into the finished entry."""
         missing = self.missing(n)
         if missing.size:
-            raise RuntimeError(f"{self.folder}: {missing.size} rows were never written, the first is {missing[0]}")
+            raise RuntimeError(f"{self.draft}: {missing.size} rows were never written, the first is {missing[0]}")
         found = [(vectors.shape[1], labels) for _, vectors, labels in self.batches()]
         shape, labels = (n, found[0][0]), np.concatenate([labels for _, labels in found])
-        with cache_errors(target.parent):
+        with cache_errors(self.folder.parent):
             blocks = (vectors for _, vectors, _ in self.batches())
-            checksums = {"vectors.npy": write_array_blocks(self.folder / "vectors.npy", np.float32, shape, blocks)}
+            checksums = {"vectors.npy": write_array_blocks(self.draft / "vectors.npy", np.float32, shape, blocks)}
             if len(labels):
-                checksums["labels.npy"] = write_array_blocks(self.folder / "labels.npy", np.int64, (n,), iter([labels]))
-            vectors = open_array(self.folder / "vectors.npy")
+                checksums["labels.npy"] = write_array_blocks(self.draft / "labels.npy", np.int64, (n,), iter([labels]))
+            vectors = open_array(self.draft / "vectors.npy")
             complete = {
                 "format": FORMAT,
                 **manifest,
@@ -358,10 +351,10 @@ class Draft:
                 "checksums": checksums,
             }
             del vectors  # Windows does not rename a folder whose files are mapped
-            write_json(self.folder / "manifest.json", complete)
-            remove_temporary_files(self.folder)  # of a job that was killed
-            for path in self.folder.glob("*.npz"):
+            write_json(self.draft / "manifest.json", complete)
+            remove_temporary_files(self.draft)  # of a job that was killed
+            for path in self.draft.glob("*.npz"):
                 path.unlink()
-            if target.exists():
-                shutil.rmtree(target)  # a folder without a manifest
-            os.rename(self.folder, target)
+            if self.folder.exists():
+                shutil.rmtree(self.folder)  # a folder without a manifest
+            os.rename(self.draft, self.folder)

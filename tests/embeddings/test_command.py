@@ -18,7 +18,7 @@ from asbc import GraphBuilder, normalize
 from asbc.configs import conf_dir
 from asbc.embeddings import EncoderSource, Files, command, read_checkpoint
 from asbc.embeddings.source import published_file
-from asbc.embeddings.store import Store, read_entry
+from asbc.embeddings.store import Entry, cache_folder, entry_folders, read_entry
 from asbc.learn.vote import loo_predict
 from asbc.storage import write_json
 from tests.commands import call, run
@@ -86,10 +86,10 @@ def test_every_missing_file_is_in_one_message(tmp_path):
 
 
 def write_entry(cache, rng):
-    draft = Store(cache).draft("abcdef")
-    draft.write(np.arange(4), rng.standard_normal((4, 3)), None)
+    entry = Entry("abcdef", cache)
+    entry.write(np.arange(4), rng.standard_normal((4, 3)), None)
     manifest = {"encoder": "moco", "source": "checkpoint", "dataset": "birds", "split": "test", "precision": "32-true"}
-    draft.publish(4, manifest, Store(cache).folder / "abcdef")
+    entry.publish(4, manifest)
 
 
 def test_list(cache, capsys, rng):
@@ -104,10 +104,10 @@ def test_list(cache, capsys, rng):
     assert re.search(r"byol +published +cifar100 +train", text)
     assert str(cache) in text
     for name, content in {"torn": '{"for', "poor": '{"format": 1}', "list": "[]"}.items():
-        (Store().folder / name).mkdir()
-        (Store().folder / name / "manifest.json").write_text(content)
-    (Store().folder / "other").mkdir()
-    write_json(Store().folder / "other" / "manifest.json", {"format": 99})
+        (cache_folder() / "embeddings" / name).mkdir()
+        (cache_folder() / "embeddings" / name / "manifest.json").write_text(content)
+    (cache_folder() / "embeddings" / "other").mkdir()
+    write_json(cache_folder() / "embeddings" / "other" / "manifest.json", {"format": 99})
     command.list_cache()
     text = capsys.readouterr().out
     assert all(re.search(rf"damaged +{name}", text) for name in ("torn", "poor", "other", "list"))
@@ -118,7 +118,7 @@ def test_verify(tmp_path, rng, monkeypatch, capsys):
     monkeypatch.setenv("ASBC_CACHE", str(tmp_path))
     write_entry(tmp_path, rng)
     assert command.verify_cache() == 0 and "1 read, 0 damaged" in capsys.readouterr().out
-    array = np.load(Store(tmp_path).folder / "abcdef" / "vectors.npy", mmap_mode="r+")
+    array = np.load(Entry("abcdef", tmp_path).folder / "vectors.npy", mmap_mode="r+")
     array[2, 1] += 1
     array.flush()
     label = published_file("data/cifar100/labels_test.npy", tmp_path).path
@@ -270,7 +270,7 @@ def test_the_guide_does_what_it_says(workplace, resnet):
         small = " samples_per_class=[3] k_cand=4 trials=1 method=[knn]" if " asbc " in f" {line} " else ""
         said, code = as_typed(line + small, workplace)
         assert code == 0, said
-    stored = {entry.encoder: entry for entry in map(read_entry, Store(workplace / "cache").folders())}
+    stored = {entry.encoder: entry for entry in map(read_entry, entry_folders(workplace / "cache"))}
     assert stored["nnclr"].vectors.shape == (6, 512)
     assert stored["small_net"].vectors.shape == (6, 32 * 4)
     assert list(stored["small_net"].labels) == [0, 0, 0, 1, 1, 1]
@@ -302,5 +302,5 @@ def test_from_images_through_a_checkpoint_to_leave_one_out(resnet, cifar, cache)
     assert right.mean() >= 0.9, "the two classes differ in brightness, which any network sees"
     shuffled = np.random.default_rng(0).permutation(loaded.labels)
     assert (loo_predict(indices, weights, shuffled) == shuffled).mean() < 0.8
-    entry = Files(str(Store().folders()[0])).load()
+    entry = Files(str(entry_folders()[0])).load()
     assert entry.fingerprint == loaded.fingerprint

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 from asbc.embeddings import Encoder, read_checkpoint
 from asbc.embeddings.datamodule import EmbeddingDataModule, embed
 from asbc.embeddings.source import EncoderSource
-from asbc.embeddings.store import Store, read_entry
+from asbc.embeddings.store import entry_folders, read_entry
 from tests.commands import Process
 from tests.commands import run as run_command
 
@@ -30,7 +30,7 @@ NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "
 
 def run(encoder, dataset, cache, batch_size=4, trainer=CPU):
     images = EmbeddingDataModule(dataset, transform=encoder.transform, image_size=(32, 32), batch_size=batch_size)
-    return embed(encoder, images, Store(cache), NAMES, trainer)
+    return embed(encoder, images, cache, NAMES, trainer)
 
 
 def direct(encoder, dataset):
@@ -69,7 +69,7 @@ def test_same_inputs_no_second_pass(tmp_path):
         run(encoder, Noise(9), tmp_path, trainer={**CPU, "precision": "bf16-mixed"}),
     ]
     assert len({folder, *others}) == 4
-    assert len(Store(tmp_path).folders()) == 4
+    assert len(entry_folders(tmp_path)) == 4
 
 
 def test_transforms_that_print_alike_are_told_apart(tmp_path):
@@ -115,7 +115,7 @@ def test_goes_on_at_the_last_written_batch(tmp_path):
     encoder = Encoder(model.eval(), TO_TENSOR, (32, 32), "tiny", "")
     with pytest.raises(KeyError):
         run(encoder, dataset, tmp_path)
-    assert Store(tmp_path).folders() == []
+    assert entry_folders(tmp_path) == []
     model.after, model.seen = 1000, 0
     stored = read_entry(run(encoder, dataset, tmp_path))
     assert model.seen == 23 - 12, "the rows that were missing"
@@ -127,7 +127,7 @@ def test_nan_features_are_refused(tmp_path):
     nn.init.constant_(encoder.model.net[0].bias, float("nan"))
     with pytest.raises(ValueError, match="NaN or infinite features for 4 of 4 images, the first is image 0"):
         run(encoder, Noise(9), tmp_path)
-    assert Store(tmp_path).folders() == []
+    assert entry_folders(tmp_path) == []
 
 
 def test_images_of_the_wrong_size(tmp_path, resnet):
@@ -165,7 +165,7 @@ def test_two_processes_with_an_odd_last_batch(tmp_path, resnet):
     output = "".join(job.communicate())
     assert job.returncode == 0, output
     assert "MEMBER: 2/2" in output, output
-    (folder,) = Store(tmp_path / "cache").folders()
+    (folder,) = entry_folders(tmp_path / "cache")
     stored = read_entry(folder)
     assert stored.vectors.shape == (23, 512)
     encoder, dataset = read_checkpoint(resnet[0]), Noise(23)
@@ -180,7 +180,7 @@ def test_two_jobs_at_once_make_one_entry(tmp_path):
     jobs = [embed_command(cache, SLOW) for _ in range(2)]
     outputs = ["".join(job.communicate()) for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outputs
-    (folder,) = Store(cache).folders()
+    (folder,) = entry_folders(cache)
     assert all("23 x 6 float32" in output for output in outputs)
     assert sum("waiting for it" in output for output in outputs) <= 1
     assert {file.name for file in (cache / "embeddings").iterdir()} == {folder.name, f".{folder.name}.lock"}
@@ -196,7 +196,7 @@ def test_killed_and_started_again(tmp_path):
     files = sorted(cache.glob("embeddings/.draft-*/*.npz"))
     written = [int(file.stem) for file in files]
     assert 3 <= len(written) < 23
-    assert Store(cache).folders() == []
+    assert entry_folders(cache) == []
     vectors = np.concatenate([np.load(file)["vectors"] for file in files])
 
     (tmp_path / "gate").touch()
@@ -204,7 +204,7 @@ def test_killed_and_started_again(tmp_path):
     output = "".join(again.communicate())
     assert again.returncode == 0, output
     assert f"resuming: {len(written)} of 23 rows are done" in output
-    (folder,) = Store(cache).folders()
+    (folder,) = entry_folders(cache)
     np.testing.assert_array_equal(read_entry(folder).vectors[written], vectors)
     assert np.isfinite(read_entry(folder).vectors).all()
 
@@ -298,7 +298,7 @@ def test_disk_that_fills_half_way(tmp_path, monkeypatch):
     encoder = tiny_encoder()
     with pytest.raises(CacheError, match="disk is full"):
         run(encoder, Noise(23), tmp_path)
-    assert Store(tmp_path).folders() == []
+    assert entry_folders(tmp_path) == []
     monkeypatch.undo()
     np.testing.assert_allclose(
         read_entry(run(encoder, Noise(23), tmp_path)).vectors, direct(encoder, Noise(23)), atol=1e-6

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from asbc.embeddings import Files, read_checkpoint
-from asbc.embeddings.store import Store, read_entry
+from asbc.embeddings.store import Entry, read_entry
 from asbc.storage import DamagedFileError, folder_lock, read_json, write_json
 from tests.commands import call
 
@@ -170,10 +170,10 @@ def test_an_archive_that_unpacks_to_far_more(resnet, tmp_path):
 
 @pytest.fixture
 def entry(tmp_path):
-    draft = Store(tmp_path).draft("key")
-    draft.write(np.arange(5), np.arange(15.0).reshape(5, 3), np.arange(5))
-    draft.publish(5, {"encoder": "e", "dataset": "d"}, tmp_path / "entry")
-    return tmp_path / "entry"
+    entry = Entry("entry", tmp_path)
+    entry.write(np.arange(5), np.arange(15.0).reshape(5, 3), np.arange(5))
+    entry.publish(5, {"encoder": "e", "dataset": "d"})
+    return entry.folder
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,6 @@ def test_two_users_share_a_cache():
     (cache / "embeddings").mkdir()
     for folder in (cache, cache / "embeddings"):
         folder.chmod(0o777)
-    store = Store(cache)
     try:
         for turn, user in enumerate((12_001, 12_002, 12_001)):
             if (child := os.fork()) == 0:
@@ -232,10 +231,10 @@ def test_two_users_share_a_cache():
                     os.setgid(user)
                     os.setuid(user)
                     with folder_lock(cache, ".key.lock", timeout=5):
-                        draft = store.draft(str(turn))
-                        draft.write(np.arange(2), np.full((2, 3), turn), None)
-                        draft.publish(2, {"encoder": "e", "dataset": "d"}, store.folder / str(turn))
-                    found = [read_entry(store.find(str(number))).vectors[0, 0] for number in range(turn + 1)]
+                        entry = Entry(str(turn), cache)
+                        entry.write(np.arange(2), np.full((2, 3), turn), None)
+                        entry.publish(2, {"encoder": "e", "dataset": "d"})
+                    found = [read_entry(Entry(str(number), cache).folder).vectors[0, 0] for number in range(turn + 1)]
                     code = int(found != list(range(turn + 1)))
                 finally:
                     os._exit(code)

@@ -5,7 +5,7 @@ import pytest
 
 from asbc import normalize
 from asbc.embeddings import Clinc100, Digits, Files, files
-from asbc.embeddings.store import Store
+from asbc.embeddings.store import Entry
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]])
         ({"embeddings": np.ones((3, 2), int)}, "floating point, got dtype int"),
         ({"embeddings": np.array([[object()]])}, "embeddings is an array of Python objects"),
         ({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, r"it has a \(3, 2\) float64, b .* Name it: vectors=a"),
-        ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "integers or strings"),
+        ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "must be whole and finite"),
     ],
 )
 def test_bad_npz(tmp_path, arrays, message):
@@ -138,10 +138,10 @@ def test_bad_npy(tmp_path):
 
 def test_labels_and_names_given_for_an_entry_of_the_store_count(tmp_path, rng):
     vectors, labels = rng.standard_normal((4, 3)).astype(np.float32), np.array([0, 0, 1, 1])
-    draft = Store(tmp_path).draft("entry")
+    draft = Entry("entry", tmp_path)
     draft.write(np.arange(4), vectors, labels)
-    entry = tmp_path / "entry"
-    draft.publish(4, {"encoder": "moco", "dataset": "birds"}, entry)
+    draft.publish(4, {"encoder": "moco", "dataset": "birds"})
+    entry = draft.folder
     np.save(tmp_path / "labels.npy", labels[::-1])
     as_stored = Files(str(entry)).load()
     assert (as_stored.name, as_stored.encoder) == ("birds", "moco")

@@ -4,83 +4,80 @@ import numpy as np
 import pytest
 
 from asbc.embeddings import Files
-from asbc.embeddings.store import Store, cache_folder, fingerprint, read_entry
+from asbc.embeddings.store import Entry, cache_folder, entry_folders, fingerprint, read_entry
 from asbc.storage import DamagedFileError, read_json, write_json
 
 MANIFEST = {"encoder": "e", "source": "timm", "dataset": "d", "split": "test", "precision": "32-true"}
 
 
 def finished(tmp_path, rng, n=10, d=3, labeled=True):
-    store, vectors = Store(tmp_path), rng.standard_normal((n, d)).astype(np.float32)
-    draft = store.draft("key")
-    draft.write(np.arange(n), vectors, np.arange(n) if labeled else None)
-    draft.publish(n, MANIFEST, store.folder / "key")
-    return store, vectors
+    entry, vectors = Entry("key", tmp_path), rng.standard_normal((n, d)).astype(np.float32)
+    entry.write(np.arange(n), vectors, np.arange(n) if labeled else None)
+    entry.publish(n, MANIFEST)
+    return entry.folder, vectors
 
 
 def test_round_trip(tmp_path, rng):
-    store, vectors = finished(tmp_path, rng)
-    entry = read_entry(store.find("key"))
+    folder, vectors = finished(tmp_path, rng)
+    entry = read_entry(folder)
     assert not entry.vectors.flags.writeable, "memory-mapped"
     assert np.array_equal(entry.vectors, vectors)
     assert np.array_equal(entry.labels, np.arange(10))
     assert (entry.name, entry.encoder) == ("d", "e")
     assert entry.fingerprint == fingerprint(vectors, np.arange(10)), "the same as of arrays from anywhere else"
-    assert store.find("other") is None
-    assert np.array_equal(np.load(store.find("key") / "vectors.npy"), vectors), "a plain .npy file"
-    assert Files(str(store.find("key"))).load().fingerprint == entry.fingerprint
+    assert Entry("key", tmp_path).finished and not Entry("other", tmp_path).finished
+    assert np.array_equal(np.load(folder / "vectors.npy"), vectors), "a plain .npy file"
+    assert Files(str(folder)).load().fingerprint == entry.fingerprint
 
 
 def test_batches_in_any_order_and_twice(tmp_path, rng):
-    store, vectors = Store(tmp_path), rng.standard_normal((12, 4)).astype(np.float32)
-    draft = store.draft("key")
+    draft, vectors = Entry("key", tmp_path), rng.standard_normal((12, 4)).astype(np.float32)
     assert np.array_equal(draft.missing(12), np.arange(12))
     batches = np.array_split(np.arange(12), 5)
     for number in (3, 0, 4, 1):
         draft.write(batches[number], vectors[batches[number]], batches[number] * 2)
     assert np.array_equal(draft.missing(12), batches[2])
     with pytest.raises(RuntimeError, match="2 rows were never written, the first is 6"):
-        draft.publish(12, MANIFEST, store.folder / "key")
-    assert store.find("key") is None
-    again = store.draft("key")  # as a later job would
+        draft.publish(12, MANIFEST)
+    assert not draft.finished
+    again = Entry("key", tmp_path)  # as a later job would
     again.write(batches[2], vectors[batches[2]], batches[2] * 2)
     again.write(batches[3], vectors[batches[3]], batches[3] * 2)
     again.write(batches[3][1:], vectors[batches[3][1:]], batches[3][1:] * 2)  # rows that another file has, too
-    again.publish(12, MANIFEST, store.folder / "key")
-    assert np.array_equal(read_entry(store.find("key")).vectors, vectors)
-    assert np.array_equal(read_entry(store.find("key")).labels, np.arange(12) * 2)
-    assert sorted(path.name for path in store.find("key").iterdir()) == ["labels.npy", "manifest.json", "vectors.npy"]
+    again.publish(12, MANIFEST)
+    assert np.array_equal(read_entry(again.folder).vectors, vectors)
+    assert np.array_equal(read_entry(again.folder).labels, np.arange(12) * 2)
+    assert sorted(path.name for path in again.folder.iterdir()) == ["labels.npy", "manifest.json", "vectors.npy"]
 
 
 def test_damaged_batches_are_computed_again(tmp_path, rng):
     """A cut file, a flipped bit, and a file of something else."""
-    draft = Store(tmp_path).draft("key")
+    draft = Entry("key", tmp_path)
     for first in (0, 2, 4, 6):
         draft.write(np.arange(first, first + 2), rng.standard_normal((2, 4)), np.arange(2))
-    files = sorted(draft.folder.iterdir())
+    files = sorted(draft.draft.iterdir())
     content = bytearray(files[1].read_bytes())
     files[1].write_bytes(content[:150])
     content[content.index(b"\n", 80) + 9] ^= 1
     files[2].write_bytes(content)
-    (draft.folder / "words.npz").write_bytes(b"words")
+    (draft.draft / "words.npz").write_bytes(b"words")
     assert list(draft.missing(8)) == [2, 3, 4, 5]
-    assert len(list(draft.folder.iterdir())) == 2, "they are removed"
+    assert len(list(draft.draft.iterdir())) == 2, "they are removed"
 
 
 def test_rows_of_zeros_count(tmp_path):
-    draft = Store(tmp_path).draft("key")
+    draft = Entry("key", tmp_path)
     draft.write(np.array([1]), np.zeros((1, 4)), None)
     assert list(draft.missing(3)) == [0, 2]
 
 
 def test_keys_follow_inputs():
-    assert Store.key({"a": 1, "b": 2}) == Store.key({"b": 2, "a": 1}) != Store.key({"a": 1, "b": 3})
+    assert Entry.key({"a": 1, "b": 2}) == Entry.key({"b": 2, "a": 1}) != Entry.key({"a": 1, "b": 3})
 
 
 @pytest.mark.parametrize("kind", ["bit", "rows", "nan", "labels", "cut", "gone"])
 def test_damage_is_named(tmp_path, rng, kind):
-    store, _ = finished(tmp_path, rng)
-    folder = store.find("key")
+    folder, _ = finished(tmp_path, rng)
     read_entry(folder)
     file = folder / ("labels.npy" if kind == "labels" else "vectors.npy")
     array = np.load(file, mmap_mode="r+")
@@ -113,16 +110,16 @@ def test_damage_is_named(tmp_path, rng, kind):
     ],
 )
 def test_a_manifest_that_does_not_fit(tmp_path, rng, change, message):
-    store, _ = finished(tmp_path, rng)
-    path = store.find("key") / "manifest.json"
+    folder, _ = finished(tmp_path, rng)
+    path = folder / "manifest.json"
     write_json(path, {key: value for key, value in {**read_json(path), **change}.items() if value is not None})
     with pytest.raises(DamagedFileError, match=message):
         read_entry(path.parent)
 
 
 def test_a_changed_manifest(tmp_path, rng):
-    store, _ = finished(tmp_path, rng)
-    path = store.find("key") / "manifest.json"
+    folder, _ = finished(tmp_path, rng)
+    path = folder / "manifest.json"
     text = path.read_text()
     for changed in (text.replace('"split": "test"', '"split": "tess"'), text[:50], "[]", ""):
         path.write_text(changed)
@@ -139,4 +136,4 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
 
 
 def test_folders_of_an_empty_store(tmp_path):
-    assert Store(tmp_path / "nowhere").folders() == []
+    assert entry_folders(tmp_path / "nowhere") == []

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from asbc.embeddings.store import Store
+from asbc.embeddings.store import Entry
 from asbc.explore import command, findings
 from asbc.explore.command import find_images, read_source, read_texts
 from asbc.explore.page import make_thumbnails
@@ -76,11 +76,10 @@ def test_texts_are_lines_and_nothing_else(tmp_path):
 
 
 def test_a_folder_of_asbc_embed_is_called_by_what_it_holds(made, tmp_path):
-    vectors, store = np.load(made / "vectors.npy"), Store(tmp_path)
-    draft = store.draft("hash")
-    draft.write(np.arange(120), vectors, np.arange(120) % 3)
-    draft.publish(120, {"encoder": "simclr", "dataset": "photos"}, store.folder / "hash")
-    title, stored, labels, graph = read_source(store.find("hash"))
+    vectors, entry = np.load(made / "vectors.npy"), Entry("hash", tmp_path)
+    entry.write(np.arange(120), vectors, np.arange(120) % 3)
+    entry.publish(120, {"encoder": "simclr", "dataset": "photos"})
+    title, stored, labels, graph = read_source(entry.folder)
     assert title == "simclr of photos" and graph is None
     assert (stored == vectors).all() and (labels == np.arange(120) % 3).all()
 

@@ -1,7 +1,6 @@
 """A small embedding for the fault tests."""
 
 from asbc.embeddings.datamodule import EmbeddingDataModule, embed
-from asbc.embeddings.store import Store
 from tests.embeddings.small import Noise, tiny_encoder
 
 NAMES = {"encoder": "tiny", "source": "function", "dataset": "noise", "split": "test"}
@@ -11,4 +10,4 @@ def run(cache):
     """The folder of the embeddings of nine images in three batches; what is there already is not made again."""
     encoder = tiny_encoder()
     images = EmbeddingDataModule(Noise(9), transform=encoder.transform, image_size=(32, 32), batch_size=3)
-    return embed(encoder, images, Store(cache), NAMES, {"accelerator": "cpu", "enable_progress_bar": False})
+    return embed(encoder, images, cache, NAMES, {"accelerator": "cpu", "enable_progress_bar": False})
