@@ -22,7 +22,7 @@ from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
 from asbc.learn.issues import NEAR, judge_labels, move_labels
 from asbc.learn.labels import encode_labels, encode_partial
-from asbc.learn.source import Evidence
+from asbc.learn.source import GraphRows
 from asbc.validation import one_of
 
 KINDS = ("near", "uniform")
@@ -132,7 +132,7 @@ class LabelNoise(Task):
         key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals), self.noisy_labels)
         if sample.first_time(key):
             yield from sample.once(key, lambda: list(self._of_rivals(sample, known)))
-        evidence = Evidence(sample.neighbors, sample.weights(method), sample.X)
+        evidence = GraphRows(sample.neighbors, sample.weights(method), sample.X)
         for kind, labels in self._noisy(sample):
             start = time.perf_counter()
             doubt = judge_labels(evidence, labels).suspicion

@@ -23,7 +23,7 @@ from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, wilson_interval
 from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
 from asbc.learn.names import name_clusters
-from asbc.learn.source import Evidence, open_source
+from asbc.learn.source import GraphRows, open_source
 from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
 from asbc.validation import seed_number
@@ -278,7 +278,7 @@ def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
     return encode_partial(labels)
 
 
-def _places(rows: Evidence, graph: sparse.csr_array, shown: NDArray[np.int64], seed: int) -> NDArray:
+def _places(rows: GraphRows, graph: sparse.csr_array, shown: NDArray[np.int64], seed: int) -> NDArray:
     n = rows.neighbors.n
     if len(shown) == n:
         return place_nodes(graph, rows.vectors, seed=seed)
@@ -292,7 +292,7 @@ def _places(rows: Evidence, graph: sparse.csr_array, shown: NDArray[np.int64], s
     return place_nodes(open_source(chosen, WEIGHTS, rows.metric, seed=seed).graph(), chosen, seed=seed)
 
 
-def _table(rows: Evidence, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
+def _table(rows: GraphRows, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
     n = about.n
     columns: dict[str, Any] = {"node": np.arange(n)}
     if given is not None:
@@ -325,7 +325,7 @@ def _words(labels: NDArray[Any]) -> list[str | None]:
 
 
 def find_clusters(
-    rows: Evidence, graph: sparse.csr_array, labels: list | None, texts: list[str] | None, seed: int = 0
+    rows: GraphRows, graph: sparse.csr_array, labels: list | None, texts: list[str] | None, seed: int = 0
 ) -> Clusters | None:
     """Cluster the graph and name the clusters by texts, or by labels; None if graspologic-native is not installed."""
     if isinstance(rows.source, GraphBuilder):  # the same neighbours with the weights that cluster best
@@ -406,7 +406,7 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
     return ClassReport(table, pairs.iloc[order])
 
 
-def graph_facts(rows: Evidence, graph: sparse.csr_array) -> dict[str, Any]:
+def graph_facts(rows: GraphRows, graph: sparse.csr_array) -> dict[str, Any]:
     """Return k, metric, weights, edges, search and recall of a graph; None if unknown."""
     facts = {"k": rows.neighbors.k, "metric": rows.metric, "edges": graph.nnz, "recall": rows.neighbors.recall}
     if isinstance(rows.source, GraphBuilder):

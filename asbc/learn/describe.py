@@ -15,7 +15,7 @@ from asbc.kernels.mst import tree_lengths
 from asbc.learn.duplicates import K_DIMENSION, Duplicates, scan_duplicates
 from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
-from asbc.learn.source import Evidence, open_source, row_blocks
+from asbc.learn.source import GraphRows, open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
 from asbc.neighbors.types import Neighbors
 from asbc.validation import as_vectors, normalize, seed_number, whole_number
@@ -335,7 +335,7 @@ def _some_rows(X: ArrayLike, sample: int, seed: int, metric: str) -> NDArray[np.
     return (normalize(X) if metric == "cosine" else as_vectors(X)).astype(np.float64, copy=False)
 
 
-def _outlier_scores(rows: Evidence, scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _outlier_scores(rows: GraphRows, scale: NDArray[np.float64]) -> NDArray[np.float64]:
     score = np.empty(len(scale))
     for block in row_blocks(rows):
         around = np.median(scale[block.indices], axis=1)

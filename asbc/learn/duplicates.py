@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from asbc.dimension import levina_bickel
-from asbc.learn.source import Evidence, Source, open_source, row_blocks
+from asbc.learn.source import GraphRows, Source, open_source, row_blocks
 from asbc.neighbors.types import Neighbors
 
 # The default threshold. It selects 2% of 3,000 sentence embeddings and 0.1% of 1,797 images of digits, all with the
@@ -43,7 +43,7 @@ class Duplicates:
         Number of nodes.
     nearest : (n,) float64
         The smallest ratio of each node to any of its neighbours.
-    rows : Evidence
+    rows : GraphRows
         The rows that were scanned, so that another threshold needs no new search.
 
     See Also
@@ -66,7 +66,7 @@ class Duplicates:
     threshold: float
     n: int
     nearest: NDArray[np.float64] = field(repr=False)
-    rows: Evidence = field(repr=False)
+    rows: GraphRows = field(repr=False)
 
     @property
     def redundant(self) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ def _check_threshold(threshold: Any) -> float:
     return float(threshold)
 
 
-def scan_duplicates(rows: Evidence, threshold: float | None = None) -> Duplicates:
+def scan_duplicates(rows: GraphRows, threshold: float | None = None) -> Duplicates:
     """Collect the pairs within the threshold, or the default one, from all rows, and group them."""
     n, k = rows.neighbors.n, min(K_DIMENSION, rows.neighbors.k)
     scale, dimension = np.empty(n), np.ones(n)

@@ -15,7 +15,7 @@ from asbc.extras import needed
 from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.ridge import LeaveOneOutRidge
-from asbc.learn.source import BLOCK_NODES, Evidence, Source, open_source, row_blocks
+from asbc.learn.source import BLOCK_NODES, GraphRows, Source, open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
 from asbc.validation import whole_number
 
@@ -67,7 +67,7 @@ class LabelIssues:
         The labelled nodes, the most suspicious first.
     given : (n,) array
         The labels as given; -1, "" or None where a node is unlabelled.
-    evidence : Evidence
+    evidence : GraphRows
         Neighbours, weights and vectors that the labels are judged by.
     index : pandas.Index or None, default=None
         Index of the vectors, if they have one.
@@ -95,7 +95,7 @@ class LabelIssues:
     voted: NDArray[Any]
     order: NDArray[np.int64]
     given: NDArray[Any]
-    evidence: Evidence
+    evidence: GraphRows
     index: Any = None
 
     @property
@@ -296,7 +296,7 @@ def find_label_issues(
     return judge_labels(evidence, align_rows(labels, evidence.index, "labels"))
 
 
-def judge_labels(evidence: Evidence, labels: ArrayLike) -> LabelIssues:
+def judge_labels(evidence: GraphRows, labels: ArrayLike) -> LabelIssues:
     """Return what :func:`find_label_issues` does, from evidence that is checked already."""
     n = evidence.neighbors.n
     codes, classes = encode_partial(labels, n)  # type: ignore[arg-type]
@@ -379,7 +379,7 @@ def move_labels(
     return labels
 
 
-def _near_classes(evidence: Evidence, codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _near_classes(evidence: GraphRows, codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return the classes that nodes of each class have most often as neighbours: (count, at most 3)."""
     near = sparse.csr_array((count, count))
     labeled = np.flatnonzero(codes >= 0)

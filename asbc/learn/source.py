@@ -22,7 +22,7 @@ from asbc.validation import as_vectors, row_index, square_graph
 # Nodes whose rows are read together: 47 MB of indices, distances and weights at k = 30.
 BLOCK_NODES = 65536
 
-Source = Any  # (n, d) array-like, GraphBuilder, the path of a graph folder, or Evidence
+Source = Any  # (n, d) array-like, GraphBuilder, the path of a graph folder, or GraphRows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def limit_candidates(builder: GraphBuilder, n: int) -> GraphBuilder:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class GraphRows:
     """The rows of all nodes, and what else is known of them.
 
     Attributes
@@ -92,19 +92,19 @@ class Evidence:
 
 def open_source(
     source: Source, weights: str, metric: str | None = None, vectors: Any = None, seed: int = 0
-) -> Evidence:
+) -> GraphRows:
     """Open the rows of a fitted builder or a graph folder, or fit a builder to vectors.
 
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
-        The files of a folder are compared with their checksums. An `Evidence` is returned as it is.
+        The files of a folder are compared with their checksums. An `GraphRows` is returned as it is.
     weights, metric, seed
         Of the builder that is fitted to vectors. Without a metric, it is cosine; a graph has its own.
     vectors : (n, d) array or None, default=None
         The vectors of a graph folder, which does not hold them.
     """
-    if isinstance(source, Evidence):
+    if isinstance(source, GraphRows):
         return source
     index = getattr(source, "index_", None)
     if not isinstance(source, GraphBuilder | str | os.PathLike):
@@ -125,11 +125,11 @@ def open_source(
             f"vectors must have one row per node, shape ({neighbors.n}, d); got shape {np.shape(vectors)}."
         )
     if isinstance(source, GraphBuilder):
-        return Evidence(neighbors, values, source.vectors_, metric, False, index, source)
-    return Evidence(neighbors, values, vectors, metric, metric == "cosine", index, source)
+        return GraphRows(neighbors, values, source.vectors_, metric, False, index, source)
+    return GraphRows(neighbors, values, vectors, metric, metric == "cosine", index, source)
 
 
-def row_blocks(rows: Evidence, block: int = BLOCK_NODES) -> Iterator[Block]:
+def row_blocks(rows: GraphRows, block: int = BLOCK_NODES) -> Iterator[Block]:
     """Yield the rows of all nodes, `block` nodes at a time, each block checked.
 
     Raises

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from asbc.learn.source import Evidence, row_blocks
+from asbc.learn.source import GraphRows, row_blocks
 from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
 
 # Two classes whose votes differ by a smaller share than this are tied, so that rounding does not decide.
@@ -58,7 +58,7 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     return winner
 
 
-def vote_of_rows(rows: Evidence, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def vote_of_rows(rows: GraphRows, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the result of :func:`loo_predict` for all rows, which are read block by block."""
     winner = np.empty(rows.neighbors.n, dtype=np.int64)
     for block in row_blocks(rows):
