@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,18 +35,18 @@ FINER = 1.4, 2.4
 COARSER = 1 / 5, 1 / 2
 # With n_clusters given, more clusters are found first, between these multiples of it, and then merged.
 SURPLUS = 1.05, 1.2
-# Graphs with more nodes are first merged into groups of about this many nodes, or more, and the groups are clustered.
-MAX_NODES = 15_000
-GROUP_SIZE = 100
+MAX_NODES = 15_000  # graphs with more are first merged into groups, and the groups are clustered
+GROUPS_PER_RESOLUTION = 10  # groups that Leiden's algorithm finds at a high resolution, as a multiple of it
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Partition:
-    """Clusters at one resolution, and how far they agree with those of the perturbed graphs."""
+    """Clusters at one resolution, those of perturbed graphs, and how far they agree."""
 
     resolution: float
     labels: Labels
-    stability: float
+    others: Sequence[Labels] = ()
+    stability: float = np.nan
 
     @property
     def count(self) -> int:
@@ -161,15 +161,14 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         perturbed_seed = int(random.randint(2**31 - 1))
-        groups = _groups(graph, seed)
-        grouped = _merged(graph, groups)
+        groups, grouped = _groups(graph, seed)
         perturbed = list(_perturbed(graph, groups, perturbed_seed))
         if self.n_clusters is None:
             levels, chosen = _levels(grouped, perturbed[:N_SCANNED], seed)
         else:
             levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
         best = levels[chosen]
-        others = _leiden_each(perturbed, best.resolution, seed)
+        others = [*best.others, *_leiden_each(perturbed[len(best.others) :], best.resolution, seed)]
         jaccard, kept = _agreement(best.labels, others, np.bincount(groups))
         self.levels_ = [by_size(level.labels[groups]) for level in levels]
         self.level_ = chosen
@@ -216,8 +215,11 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
-def leiden(graph: sparse.csr_array, resolution: float, seed: int, iterations: int = 2) -> Labels:
-    """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own."""
+def leiden(graph: sparse.csr_array, resolution: float, seed: int, quick: bool = False) -> Labels:
+    """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own.
+
+    `quick` makes one pass over the nodes instead of passes until nothing changes, which are then repeated.
+    """
     import graspologic_native
 
     n = graph.shape[0]
@@ -231,7 +233,8 @@ def leiden(graph: sparse.csr_array, resolution: float, seed: int, iterations: in
         graph.data.astype(np.float64),
         graph.shape[0],
         resolution=float(resolution),
-        iterations=iterations,
+        iterations=1 if quick else 2,
+        max_local_moving_iterations=1 if quick else None,
         seed=seed,
     )
     labels = np.full(graph.shape[0], -1, dtype=np.int64)
@@ -272,14 +275,14 @@ def by_size(labels: Labels) -> Labels:
     return rank[codes.reshape(-1)]
 
 
-def _groups(graph: sparse.csr_array, seed: int) -> Labels:
-    """Return the group of each node: small clusters in a large graph, the node itself in others."""
-    groups = np.arange(graph.shape[0])
-    resolution = graph.shape[0] / GROUP_SIZE
-    while groups.max() >= MAX_NODES and resolution > LOWEST_RESOLUTION:
-        groups = leiden(_merged(graph, groups), resolution, seed, iterations=1)[groups]
-        resolution /= 4
-    return groups
+def _groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_array]:
+    """Return the group of each node, and the graph between groups: small clusters in a large graph, else the nodes."""
+    groups, resolution = np.arange(graph.shape[0]), MAX_NODES / GROUPS_PER_RESOLUTION
+    while graph.shape[0] > MAX_NODES and resolution > LOWEST_RESOLUTION:
+        joined = leiden(graph, resolution, seed, quick=True)
+        groups, graph = joined[groups], _merged(graph, joined)
+        resolution /= RESOLUTION_STEP**0.5
+    return groups, graph
 
 
 def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
@@ -307,7 +310,7 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
 
     Next to the recommended level are up to two coarser ones and a finer one, each the most stable in its range.
     """
-    scan = list(_scan(graph, perturbed, seed))
+    scan = _scan(graph, perturbed, seed)
 
     def next_level(start: _Partition, ratios: tuple[float, float]) -> list[_Partition]:
         low, high = (ratio * start.count for ratio in ratios)
@@ -321,25 +324,27 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
     return _nested(graph, levels, middle, seed), middle
 
 
-def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> Iterator[_Partition]:
-    """Yield partitions from coarse to fine, until their clusters become small."""
+def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> list[_Partition]:
+    """Return partitions from coarse to fine: from the first that divides the graph until clusters become small."""
     from sklearn.metrics import adjusted_mutual_info_score  # imports rich
 
-    components = connected_components(graph, directed=False)[0]
-    resolution, found = 1.0, False
-    while resolution > LOWEST_RESOLUTION and leiden(graph, resolution, seed).max() >= components:
-        resolution /= RESOLUTION_STEP
-    while True:
+    def partition(resolution: float) -> _Partition:
         labels, *others = _leiden_each([graph, *perturbed], resolution, seed)
-        count = int(labels.max()) + 1
-        small = count * SMALLEST_MEAN_SIZE > graph.shape[0]
-        if small and found:
-            return
-        if count > 1 or small:
-            stability = float(np.mean([adjusted_mutual_info_score(labels, other) for other in others]))
-            yield _Partition(resolution, labels, stability)
-            found = True
-        resolution *= RESOLUTION_STEP
+        return _Partition(resolution, labels, others)
+
+    def small(level: _Partition) -> bool:
+        return level.count * SMALLEST_MEAN_SIZE > graph.shape[0]
+
+    components = connected_components(graph, directed=False)[0]
+    scan = [partition(1.0)]
+    while scan[0].count > components and scan[0].resolution > LOWEST_RESOLUTION:
+        scan.insert(0, partition(scan[0].resolution / RESOLUTION_STEP))
+    while not small(scan[-1]):
+        scan.append(partition(scan[-1].resolution * RESOLUTION_STEP))
+    usable = [level for level in scan if level.count > 1 and not small(level)] or [next(filter(small, scan))]
+    for level in usable:
+        level.stability = float(np.mean([adjusted_mutual_info_score(level.labels, other) for other in level.others]))
+    return usable
 
 
 def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed: int) -> list[_Partition]:
@@ -352,14 +357,13 @@ def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed
     for i in range(middle - 1, -1, -1):
         finer = out[i + 1].labels
         shared = sparse.csr_array((np.ones(len(finer)), (finer, levels[i].labels))).toarray()
-        out[i] = _Partition(levels[i].resolution, by_size(shared.argmax(axis=1)[finer]), levels[i].stability)
+        out[i] = replace(levels[i], labels=by_size(shared.argmax(axis=1)[finer]))
     for i in range(middle + 1, len(levels)):
         coarser, edges = out[i - 1].labels, graph.tocoo()
         inside = coarser[edges.row] == coarser[edges.col]
         within = sparse.csr_array((edges.data[inside], (edges.row[inside], edges.col[inside])), shape=graph.shape)
         within += sparse.diags_array(graph.sum(axis=1) - within.sum(axis=1))  # the degrees stay the same
-        labels = leiden(sparse.csr_array(within), levels[i].resolution, seed)
-        out[i] = _Partition(levels[i].resolution, labels, levels[i].stability)
+        out[i] = replace(levels[i], labels=leiden(sparse.csr_array(within), levels[i].resolution, seed))
     return [out[i] for i in sorted(out)]
 
 
@@ -372,18 +376,18 @@ def _with_count(graph: sparse.csr_array, wanted: int, seed: int) -> _Partition:
     low, high = 2.0**-10, 2.0**4
     while (labels := leiden(graph, high, seed)).max() + 1 < least and high < 2.0**40:
         low, high = high, high * 8
-    best = _Partition(high, labels, np.nan)
+    best = _Partition(high, labels)
     for _ in range(16):
         if best.count <= most:
             break
         middle = (low * high) ** 0.5
-        found = _Partition(middle, leiden(graph, middle, seed), np.nan)
+        found = _Partition(middle, leiden(graph, middle, seed))
         if found.count >= least:
             high = middle
             best = min(best, found, key=lambda partition: partition.count)
         else:
             low = middle
-    return _Partition(best.resolution, _merge_down(graph, best, wanted), np.nan)
+    return _Partition(best.resolution, _merge_down(graph, best, wanted))
 
 
 def _merge_down(graph: sparse.csr_array, partition: _Partition, wanted: int) -> Labels:

@@ -137,8 +137,12 @@ def test_finer_levels_divide_clusters_that_are_strongly_linked_to_others():
 
 
 def test_a_large_graph_is_clustered_by_groups(blobs, fitted, monkeypatch):
-    monkeypatch.setattr(module, "MAX_NODES", 100)
-    monkeypatch.setattr(module, "GROUP_SIZE", 6)
+    monkeypatch.setattr(module, "MAX_NODES", 300)
+    graph = asbc.GraphBuilder("gaussian", "perplexity", metric="euclidean").fit(blobs[0]).graph_
+    groups, between = module._groups(graph, seed=0)
+    member = np.eye(groups.max() + 1)[groups]
+    assert 8 < between.shape[0] <= 300
+    np.testing.assert_allclose(between.toarray(), member.T @ graph @ member, atol=1e-12)
     grouped = asbc.GraphClusters(metric="euclidean").fit(blobs[0])
     assert adjusted_rand_score(grouped.labels_, fitted.labels_) > 0.9
 
