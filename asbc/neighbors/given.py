@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
-from asbc.neighbors.types import Neighbors, check_neighbors
+from asbc.kernels.nearest import sort_candidates
+from asbc.neighbors.types import Neighbors, check_arrays
 from asbc.validation import Floats
 
 CLOSE_SHARE = 0.99  # share of the distances that must agree with those between the rows of X
@@ -39,32 +40,26 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
         ``"cosine"`` accepts distances ``1 - cos``, too.
     """
     if isinstance(given, Neighbors):
-        check_neighbors(X, given, self_loops=True)
+        check_arrays(given, "neighbors")
         if given.first != 0 or given.n != len(X):
             raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {given.n} nodes.")
-        if given.k < k:
-            raise ValueError(_too_few(f"it has {given.k} per node", k))
-        indices, distances = _from_arrays((given.indices, given.distances), len(X))
-    elif sparse.issparse(given):
-        indices, distances = _from_matrix(given, len(X))
-    else:
-        indices, distances = _from_arrays(given, len(X))
+    indices, distances = _from_matrix(given, len(X)) if sparse.issparse(given) else _from_arrays(given, len(X))
     squared = listed_distances(X, X, indices)
     _check_distances(np.sqrt(squared), indices, distances, metric)
     found = _nearest(indices, squared, k)
-    if isinstance(given, Neighbors):
-        kept = given.indices[:, :k], given.distances[:, :k]
-        if np.array_equal(kept[0], found.indices) and np.array_equal(kept[1], found.distances):
-            return given if given.k == k else given.head(k)  # keeps its recall and pairs
+    same = np.array_equal(indices[:, :k], found.indices) and np.array_equal(distances[:, :k], found.distances)
+    if same and isinstance(given, Neighbors):
+        return given if indices.shape[1] == k else given.head(k)  # keeps its recall and pairs
     return found
 
 
 def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     one_array = isinstance(given, np.ndarray) and given.ndim != 3
+    pair = (given.indices, given.distances) if isinstance(given, Neighbors) else given
     try:
         if one_array:
             raise TypeError
-        indices, distances = np.asarray(given[0]), np.asarray(given[1], float)
+        indices, distances = np.asarray(pair[0]), np.asarray(pair[1], float)
     except (TypeError, ValueError, IndexError, KeyError):
         raise TypeError(
             "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
@@ -130,16 +125,14 @@ def _nearest(indices, squared, k: int) -> Neighbors:
     """Return the k nearest of each row by exact distance and then id, each id once."""
     order = np.argsort(indices, axis=1, kind="stable")
     ids, squared = np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
-    again = np.zeros(ids.shape, bool)
-    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
-    squared = np.where(again | (ids < 0), np.inf, squared)
-    found = np.isfinite(squared).sum(axis=1)
-    if found.size and found.min() < k:
+    repeated = ids[:, 1:] == ids[:, :-1]
+    ids[:, 1:][repeated], squared[:, 1:][repeated] = -1, np.inf
+    found = (ids >= 0).sum(axis=1)
+    if found.min() < k:
         row = int(np.argmin(found))
-        raise ValueError(_too_few(f"row {row} has {found[row]}, excluding the node itself and repeated ids", k))
-    order = np.lexsort((ids, squared))[:, :k]
-    return Neighbors(np.take_along_axis(ids, order, axis=1), np.sqrt(np.take_along_axis(squared, order, axis=1)))
-
-
-def _too_few(what: str, k: int) -> str:
-    return f"neighbors must have at least k_cand={k} for every node; {what}. Search for more, or lower k_cand."
+        raise ValueError(
+            f"neighbors must have at least k_cand={k} for every node; row {row} has {found[row]}, excluding the node "
+            "itself and repeated ids. Search for more, or lower k_cand."
+        )
+    none, infinite = np.full(len(ids), -1), np.full(len(ids), np.inf)
+    return Neighbors(*sort_candidates(squared, ids, none, infinite, 1, k)[:2])

@@ -182,19 +182,17 @@ class Neighbors:
         return sparse.csr_array(parts, shape=(self.n, columns))
 
 
-def check_type(neighbors: Neighbors, name: str = "neighbors", *, self_loops: bool = False) -> None:
+def check_type(neighbors: Neighbors, name: str = "neighbors") -> None:
     """Refuse an invalid :class:`Neighbors`, because compiled code would read beyond its arrays.
 
-    An object is checked once. Blocks cut out of it are then valid, too. With `self_loops`, a node may be among its own
-    neighbours: the caller removes it.
+    An object is checked once. Blocks cut out of it are then valid, too.
     """
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"{name} must be asbc.Neighbors, as from search_neighbors; got {type(neighbors).__name__}.")
     if not neighbors.__dict__.get("_checked"):
-        _check_arrays(neighbors, name)
-        if not self_loops:
-            _check_self_loops(neighbors, name)
-            object.__setattr__(neighbors, "_checked", True)
+        check_arrays(neighbors, name)
+        _check_self_loops(neighbors, name)
+        object.__setattr__(neighbors, "_checked", True)
 
 
 def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
@@ -204,7 +202,8 @@ def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
     return part
 
 
-def _check_arrays(neighbors: Neighbors, name: str) -> None:
+def check_arrays(neighbors: Neighbors, name: str) -> None:
+    """Refuse arrays that are not neighbours; a node may be among its own."""
     indices, distances, pairs = neighbors.indices, neighbors.distances, neighbors.pairs
     if not isinstance(indices, np.ndarray) or not isinstance(distances, np.ndarray):
         raise TypeError(
@@ -257,12 +256,9 @@ def _check_self_loops(neighbors: Neighbors, name: str) -> None:
         )
 
 
-def check_neighbors(X: Floats, neighbors: Neighbors, *, self_loops: bool = False) -> None:
-    """Refuse neighbours that do not belong to `X`, by comparing the distances of sixteen nodes.
-
-    `self_loops` is as for :func:`check_type`.
-    """
-    check_type(neighbors, self_loops=self_loops)
+def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
+    """Refuse neighbours that do not belong to `X`, by comparing the distances of sixteen nodes."""
+    check_type(neighbors)
     last = int(neighbors.indices.max())
     if last >= len(X):
         raise ValueError(f"neighbors does not match X: it refers to row {last}, and X has {len(X)} rows.")
