@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
-from asbc.kernels.components import join_rows, piece_names
 from asbc.kernels.mst import tree_lengths
-from asbc.learn.duplicates import K_DIMENSION, Duplicates, scan_duplicates
+from asbc.learn.duplicates import K_DIMENSION, Duplicates, linked_pieces, scan_duplicates
 from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
 from asbc.learn.source import GraphRows, open_source, row_blocks
@@ -209,7 +208,7 @@ def describe(
     scale = np.empty(n)
     levina = np.empty(n)
     occurrence = np.zeros(n, dtype=np.int64)
-    parent = np.arange(n, dtype=np.int64)
+    component = np.arange(n)
     for block in row_blocks(rows):
         nodes = block.nodes
         scale[nodes] = block.distances[:, -1]
@@ -217,8 +216,9 @@ def describe(
             Neighbors(block.indices, block.distances, nodes.start), min(K_DIMENSION, neighbors.k)
         )
         occurrence += np.bincount(block.indices.ravel(), minlength=n)
-        join_rows(parent, nodes.start, block.indices, block.weights)
-    component = piece_names(parent)
+        row, column = np.nonzero(block.weights)
+        ends = component[np.stack([nodes.start + row, block.indices[row, column]], axis=1)]
+        component = linked_pieces(n, ends)[component]
     score = _outlier_scores(rows, scale)
     threshold = _fence(score)
     remote = np.flatnonzero(score > threshold)

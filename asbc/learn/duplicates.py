@@ -209,8 +209,10 @@ def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
 def linked_pieces(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the smallest node of each node's connected component: (n,) int64."""
     graph = sparse.coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    piece = connected_components(graph, directed=False)[1]
-    return np.unique(piece, return_index=True)[1][piece]
+    count, piece = connected_components(graph, directed=False)
+    smallest = np.empty(count, np.int64)
+    smallest[piece[::-1]] = np.arange(n)[::-1]  # of several assignments the last remains
+    return smallest[piece]
 
 
 def complete_groups(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
