@@ -7,7 +7,7 @@ import logging
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -284,7 +284,7 @@ class Subject:
 
     def command(self, experiment: str) -> str:
         """Return the command that runs an experiment on these embeddings."""
-        return shlex.join(["asbc", f"experiment={experiment}", *self.overrides])
+        return shlex.join(["asbc", f"experiment={experiment}", *map(str, self.overrides)])
 
 
 @dataclass(frozen=True)
@@ -356,7 +356,6 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         states = [f"{run.id} {run.status['state']}" for run in stored]
         states += [f"{path} skipped ({reason})" for path, reason in skipped.items()]
         raise ResultsError(f"{', '.join(map(str, roots))}: no run has results yet ({', '.join(states)})")
-    typed = _typed_overrides(roots)
     groups: dict[tuple[str, str, str], list[StoredRun]] = {}
     for run in stored:
         dataset, encoder = (str(run.status.get(key, "unknown")) for key in ("dataset", "encoder"))
@@ -366,7 +365,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     for (dataset, encoder, vectors), group in groups.items():
         studies = _studies(group)
         if studies:
-            overrides = next((typed[run.id] for run in reversed(group) if run.id in typed), [])
+            overrides: list[str] = next((run.status["typed"] for run in reversed(group) if run.status["typed"]), [])
             failed = {
                 run.experiment: str(run.status.get("error") or "no reason was recorded")
                 for run in group
@@ -526,16 +525,3 @@ def _other_settings(run: StoredRun, axis: str | None) -> str:
         flat = {key: value for key, value in flat.items() if key not in copies and not key.endswith("." + last)}
     flat["fingerprint"] = run.status.get("fingerprint")
     return json.dumps(flat, sort_keys=True, default=str)
-
-
-def _typed_overrides(folders: list[Path]) -> dict[str, list[str]]:
-    """Return what was typed on the command line about the embeddings and the folder, by run."""
-    typed = {}
-    for folder in folders:
-        above = next((path.parent for path in (folder, folder.parent) if path.name == "runs"), folder)
-        for path in sorted(above.rglob("job.json")):
-            with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-                note = json.loads(path.read_text())
-                typed[note["run_id"]] = [o for o in note["overrides"] if o.startswith(("embedding", "out="))]
-                typed[note["run_id"]] += [str(flag) for flag in note.get("flags", [])]
-    return typed

@@ -363,6 +363,7 @@ def job(cfg: DictConfig) -> float | None:
             cfg,
             group=Path(context.sweep.dir).name if sweep else None,
             overrides=named_overrides(context),
+            typed=[word for word in note["overrides"] if word.startswith(("embedding", "out="))] + note["flags"],
             threads=1 if pooled and cfg.threads is None else cfg.threads,
         )
         note |= {"run_id": outcome.run_id, "path": str(outcome.path), "version": outcome.version}

@@ -280,7 +280,8 @@ def read_status(folder: Path) -> dict[str, Any]:
                 f"{path}: results of format {status.get('format')}, this version reads format {FORMAT}; give another "
                 "results folder, or move this one away"
             )
-        kinds = {"state": str, "run_id": str, "parts": dict, "attempt": int}
+        kinds = {"state": str, "run_id": str, "parts": dict, "attempt": int, "typed": list}
+        status.setdefault("typed", [])
         if wrong := [key for key, kind in kinds.items() if not isinstance(status.get(key), kind)]:
             raise DamagedFileError(f"{path}: {', '.join(wrong)} missing or of a wrong type.")
     return status

@@ -314,7 +314,12 @@ class Outcome:
 
 
 def run(
-    cfg: DictConfig, *, group: str | None = None, overrides: Sequence[str] = (), threads: int | None = None
+    cfg: DictConfig,
+    *,
+    group: str | None = None,
+    overrides: Sequence[str] = (),
+    typed: Sequence[str] = (),
+    threads: int | None = None,
 ) -> Outcome:
     """Run one experiment, or the part of it that is missing.
 
@@ -326,6 +331,8 @@ def run(
         Name of the sweep that the run is part of, for the loggers.
     overrides : sequence of str, default=()
         What was typed and differs between the jobs of the sweep, for the loggers.
+    typed : sequence of str, default=()
+        What was typed about the embeddings and the folder, for the commands that a report shows.
     threads : int, default=None
         Threads of compiled code; None for all cores.
 
@@ -354,6 +361,7 @@ def run(
         "version": __version__,
         "group": group,
         "overrides": list(overrides),
+        "typed": list(typed),
         "tags": list(cfg.get("tags") or []),
     }
     id = run_id(settings, embeddings.fingerprint)

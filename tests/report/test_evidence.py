@@ -117,14 +117,11 @@ def test_a_failed_experiment_is_known_with_its_error(tmp_path):
 
 
 def test_the_command_for_what_is_missing_repeats_what_was_typed(tmp_path):
-    write_run(tmp_path / "runs", "loo", rows_of(BOTH), id="abc")
-    (tmp_path / "jobs" / "1").mkdir(parents=True)
-    note = '{"overrides": ["experiment=loo", "embedding=files", "embedding.path=x.npy", "trials=5"], "run_id": "abc"}'
-    (tmp_path / "jobs" / "1" / "job.json").write_text(note)
-    (tmp_path / "jobs" / "torn.json").write_text("{")
+    typed = ["embedding=files", "embedding.path=x.npy", "--config-dir", "."]
+    write_run(tmp_path / "runs", "loo", rows_of(BOTH), id="abc", facts={"typed": typed})
     for folder in (tmp_path, tmp_path / "runs", tmp_path / "runs" / "abc"):
         (subject,) = read_evidence([folder]).subjects
-        assert subject.command("lp") == "asbc experiment=lp embedding=files embedding.path=x.npy"
+        assert subject.command("lp") == "asbc experiment=lp embedding=files embedding.path=x.npy --config-dir ."
 
 
 def test_folders_without_results_are_refused(tmp_path):
