@@ -22,6 +22,8 @@ from asbc.learn.source import fit_copy, given_graph
 from asbc.learn.vote import graph_vote, loo_predict
 from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, one_of, real_array, row_index, true_or_false
 
+LABELS_FOR_HALF = 5  # labels per class at which equal shares and the propagated ones count the same
+
 
 class UnreachedWarning(UserWarning):
     """Some points have no labelled neighbour, directly or through other nodes.
@@ -277,9 +279,10 @@ class GraphClassifier(PointClassifier):
         Stop when no score is further than this from its limit.
     class_prior : {"auto", "uniform", "labels"}, (c,) array-like or None, default="auto"
         Expected share of each class. The scores of every class are scaled by it over the class's share of the scores of
-        unlabelled nodes (class mass normalisation). "auto" is the geometric mean of equal shares and of those that
-        propagation finds. "uniform" is better if the classes have equal sizes. "labels" is the share among the labelled
-        nodes; an array has the order of `classes_`. None does not scale.
+        unlabelled nodes (class mass normalisation). "auto" lies between equal shares and those that propagation finds:
+        their weighted geometric mean, where the latter weigh ``m / (m + 5)`` with m labelled nodes per class. "uniform"
+        is better if the classes have equal sizes. "labels" is the share among the labelled nodes; an array has the
+        order of `classes_`. None does not scale.
     graph : path of a graph folder, (n, n) sparse matrix or None, default=None
         An existing graph, instead of `builder`. Then `fit` ignores X, which may be None, and new points cannot be
         classified.
@@ -379,7 +382,7 @@ class GraphClassifier(PointClassifier):
         self.n_rounds_ = result.rounds
         if self.class_prior is not None:
             shares = _class_shares(scores[codes < 0])
-            self.class_prior_ = np.sqrt(shares) / np.sqrt(shares).sum() if given_prior is None else given_prior
+            self.class_prior_ = _shrunk(shares, int((codes >= 0).sum())) if given_prior is None else given_prior
             scores = scores * np.divide(self.class_prior_, shares, out=np.ones_like(shares), where=shares > 0)
         self.reach_ = scores.sum(axis=1)
         reached = self.reach_[:, None] > 0
@@ -411,6 +414,13 @@ class GraphClassifier(PointClassifier):
                 f"class_prior must have {c} positive numbers, one per class in classes_; got {self.class_prior!r}."
             )
         return prior / prior.sum()
+
+
+def _shrunk(shares: NDArray[np.float64], n_labelled: int) -> NDArray[np.float64]:
+    """Return the shares of classes moved towards equal ones, the more so the fewer labels they come from."""
+    per_class = n_labelled / len(shares)
+    prior = shares ** (per_class / (per_class + LABELS_FOR_HALF))
+    return prior / prior.sum()
 
 
 def _class_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
