@@ -57,6 +57,11 @@ class Score:
     more : dict, default=an empty one
         Further columns of the row.
 
+    Examples
+    --------
+    >>> from asbc.evaluate import Score
+    >>> Score("agreement", 0.87, level=10, seconds=0.2).value
+    0.87
     """
 
     metric: str
@@ -328,6 +333,13 @@ class Comparison:
         What was resampled for the interval: "trials", or "trials and nodes".
     confidence : float
         Of the interval, such as 0.95.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import compare
+    >>> found = compare([0.91, 0.93, 0.92], [0.90, 0.91, 0.93])
+    >>> found.wins, found.losses, found.verdict
+    (2, 1, 'cannot tell')
     """
 
     mean_a: float

@@ -40,11 +40,37 @@ TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the
 
 
 class BuildError(RuntimeError):
-    """A build cannot continue. What it has written stays, and the same command resumes it."""
+    """A build cannot continue. What it has written stays, and the same command resumes it.
+
+    Examples
+    --------
+    A folder holds one graph:
+
+    >>> import asbc, numpy as np, tempfile
+    >>> from asbc.outofcore import BuildError
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/vectors.npy", X)
+    ...     for k in (10, 20):
+    ...         try:
+    ...             manifest = asbc.build_graph(f"{folder}/vectors.npy", f"{folder}/g", asbc.GraphBuilder(k_cand=k))
+    ...         except BuildError as error:
+    ...             print(str(error).partition(": ")[2])
+    holds a build with other settings: k_cand was 10 and is now 20. Use another folder or remove it.
+    """
 
 
 class EngineError(BuildError):
-    """The Dask cluster cannot do the work: the scheduler or workers are missing, or cannot access the files."""
+    """The Dask cluster cannot do the work: the scheduler or workers are missing, or cannot access the files.
+
+    Examples
+    --------
+    It is a :class:`BuildError`, so one `except` covers both:
+
+    >>> from asbc.outofcore import BuildError, EngineError
+    >>> issubclass(EngineError, BuildError)
+    True
+    """
 
 
 # Settings

@@ -232,6 +232,12 @@ class SweepSummary(Callback):
         Number of failed jobs; the exit code of `asbc` depends on it.
     unlabeled : bool, default=False
         Whether nothing was computed, because the data have no labels to score by.
+
+    Examples
+    --------
+    >>> from asbc.runs import SweepSummary
+    >>> SweepSummary().failed
+    0
     """
 
     failed = 0

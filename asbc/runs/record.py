@@ -57,6 +57,12 @@ class Axis:
         Name on axes and in tables, such as "γ".
     base : float
         The value that the others are compared with; if it was not run, the smallest value takes its place.
+
+    Examples
+    --------
+    >>> from asbc.runs import Axis, Experiment
+    >>> Experiment("gamma", axis=Axis("bandwidth.gamma", "γ", 1.0)).axis.label
+    'γ'
     """
 
     key: str
@@ -81,6 +87,13 @@ class Figure:
         What is drawn, a panel each.
     options : dict, default=an empty one
         Further plain values for the renderer.
+
+    Examples
+    --------
+    >>> from asbc.runs import Experiment, Figure
+    >>> figure = Figure("levels", "fig_agreement", "Agreement of edges", metrics=("edge_agreement",))
+    >>> Experiment("agreement", figures=(figure,)).figures[0].name
+    'fig_agreement'
     """
 
     kind: str
@@ -107,6 +120,13 @@ class Table(Figure):
     metrics : tuple of str, default=()
         The columns.
     options : dict, default=an empty one
+
+    Examples
+    --------
+    >>> from asbc.runs import Experiment, Table
+    >>> table = Table("methods", "agreement", "Agreement of edges by method", metrics=("edge_agreement",))
+    >>> Experiment("agreement", tables=(table,)).tables[0].title
+    'Agreement of edges by method'
     """
 
 
@@ -127,6 +147,13 @@ class Claim:
     of_paper : bool, default=True
         False for a question that the project asks beyond the paper.
     options : dict, default=an empty one
+
+    Examples
+    --------
+    >>> from asbc.runs import Claim, Experiment
+    >>> claim = Claim("NNK-σ beats kNN", "above", "loo", ("nnk_sigma", "knn"), of_paper=False)
+    >>> Experiment("loo", claims=(claim,)).claims[0].methods
+    ('nnk_sigma', 'knn')
     """
 
     text: str

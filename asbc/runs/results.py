@@ -64,7 +64,18 @@ PER_NODE = ["scored", "right", "density"]
 
 
 class ResultsError(RuntimeError):
-    """A results folder that cannot be used as it is. The message names the file and the way out."""
+    """A results folder that cannot be used as it is. The message names the file and the way out.
+
+    Examples
+    --------
+    >>> import asbc
+    >>> from asbc.runs import ResultsError
+    >>> try:
+    ...     asbc.collect("nowhere")
+    ... except ResultsError as error:
+    ...     print(error)
+    nowhere: no such folder
+    """
 
 
 @contextmanager
@@ -458,6 +469,18 @@ def list_runs(root: str | Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     See Also
     --------
     collect : the rows of all runs in one table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asbc.runs import list_runs
+    >>> from asbc.runs.results import Run
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     with Run(root, "abc") as run:
+    ...         done = run.begin(experiment="loo")
+    ...     for folder, status in list_runs(root):
+    ...         print(folder.name, status["experiment"])
+    abc loo
     """
     found: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for folder in run_folders(Path(root)):

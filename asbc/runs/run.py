@@ -259,6 +259,14 @@ class CsvLogger:
     See Also
     --------
     WandbLogger : the same rows in Weights & Biases.
+
+    Examples
+    --------
+    `conf/logger/csv.yaml` names it:
+
+    >>> from hydra.utils import instantiate
+    >>> type(instantiate({"_target_": "asbc.runs.CsvLogger"})).__name__
+    'CsvLogger'
     """
 
     def complete(self, run: StoredRun) -> bool:

@@ -57,6 +57,14 @@ class WandbLogger:
         None for the value of WANDB_MODE; without it, online if there is a key and offline otherwise.
     dashboard : bool, default=False
         Save a workspace for each experiment at the end of the run or sweep, as `asbc-upload --dashboard` does.
+
+    Examples
+    --------
+    `asbc 'logger=[csv,wandb]' logger.wandb.mode=offline` creates
+
+    >>> from asbc.runs import WandbLogger
+    >>> WandbLogger(project="asbc", mode="offline").resolved_mode()
+    'offline'
     """
 
     project: str = "asbc"

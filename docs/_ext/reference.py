@@ -152,7 +152,8 @@ def settings(path: Path, prefix: str = "") -> Iterator[list[str]]:
             hidden = indent
         elif key not in ("_target_", "_partial_") and (value or said):
             full = prefix + ".".join(name for _, name in parents)
-            yield [f"`{full}`", f"`{value}`" if value else "", said]
+            other = re.fullmatch(r"\$\{(?:oc\.select:\w+,\$\{)?([\w.]+)\}+", value)  # the value of another setting
+            yield [f"`{full}`", f"as `{other[1]}`" if other else f"`{value}`" if value else "", said]
 
 
 def _group(folder: Path, name: str) -> str:
