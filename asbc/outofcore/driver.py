@@ -409,8 +409,8 @@ class _Build:
         if all((scratch / f"{name}.npy").is_file() for name in ("probes", "members", "starts", "residuals")):
             return
         with self.progress.step("lists"):
-            probes = (read_part(path, "probes")["probes"] for path in job.parts("assign"))
-            write_scratch_blocks(scratch / "probes.npy", np.int32, (n, options["n_probe"]), probes)
+            shape = (n, options["n_probe"])
+            write_scratch_blocks(scratch / "probes.npy", np.int32, shape, job.column("assign", "probes"))
             labels = job.array("probes")[:, 0]
             members, starts = file_under(labels, options["n_lists"])
             write_scratch_array(scratch / "members.npy", members)
@@ -428,17 +428,14 @@ class _Build:
             write_scratch_array(job.scratch / "log_ratio.npy", np.concatenate(ratios))
         surveys = 0
         while not job.rule_after(surveys).local:
-            self._stage(f"survey-{surveys}")
-            self._join_survey(f"survey-{surveys}")
+            stage = f"survey-{surveys}"
+            self._stage(stage)
+            # Blocks are joined on disk: wide ones need not fit into memory.
+            for name, first in read_part(job.part(stage, 0)).items():
+                path, shape = job.scratch / stage / f"{name}.npy", (self.plan["n"], *first.shape[1:])
+                if not path.is_file():
+                    write_scratch_blocks(path, first.dtype, shape, job.column(stage, name))
             surveys += 1
-
-    def _join_survey(self, stage: str) -> None:
-        """Join the answers of all blocks on disk, so that wide ones need not fit into memory."""
-        for name, first in read_part(self.job.part(stage, 0)).items():
-            path = self.job.scratch / stage / f"{name}.npy"
-            if not path.is_file():
-                blocks = (read_part(part, name)[name] for part in self.job.parts(stage))
-                write_scratch_blocks(path, first.dtype, (self.plan["n"], *first.shape[1:]), blocks)
 
     def _fill_bandwidths(self) -> None:
         """Give nodes that coincide with all their neighbours the median bandwidth of the others.
@@ -447,9 +444,8 @@ class _Build:
         """
         if (self.job.scratch / "filled.npy").is_file():
             return
-        parts = [read_part(path, "sigma", "constant", "empty") for path in self.job.parts("rows")]
-        warn_of_empty_rows(int(sum(part["empty"] for part in parts)), self.plan["n"])
-        sigma, constant = (np.concatenate([part[name] for part in parts]) for name in ("sigma", "constant"))
+        warn_of_empty_rows(int(sum(self.job.column("rows", "empty"))), self.plan["n"])
+        sigma, constant = (np.concatenate([*self.job.column("rows", name)]) for name in ("sigma", "constant"))
         write_scratch_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
 
     def _join(self) -> dict[str, Any]:
@@ -462,26 +458,22 @@ class _Build:
             size = (job.folder / name).stat().st_size
             files[name] = {"dtype": np.dtype(dtype).str, "shape": list(shape), "crc32": checksum, "bytes": size}
 
-        def join(name: str, stage: str, key: str, dtype: Any, shape: tuple[int, ...]) -> None:
-            write(name, dtype, shape, (read_part(path, key)[key] for path in job.parts(stage)))
-
         id_type = np.int32 if n < 2**31 else np.int64
-        join("rows/indices.npy", "neighbors", "indices", id_type, (n, k))
-        join("rows/distances.npy", "neighbors", "distances", np.float64, (n, k))
-        join("rows/weights.npy", "graph", "weights", np.float64, (n, k))
+        write("rows/indices.npy", id_type, (n, k), job.column("neighbors", "indices"))
+        write("rows/distances.npy", np.float64, (n, k), job.column("neighbors", "distances"))
+        write("rows/weights.npy", np.float64, (n, k), job.column("graph", "weights"))
         if job.weighted:
             for name in NODE_ARRAYS:
-                join(f"nodes/{name}.npy", "rows", name, bool if name == "at_edge" else np.float64, (n,))
+                dtype = bool if name == "at_edge" else np.float64
+                write(f"nodes/{name}.npy", dtype, (n,), job.column("rows", name))
             write("nodes/sigma.npy", np.float64, (n,), iter([job.array("filled")]))
-        counts = np.concatenate([read_part(path, "counts")["counts"] for path in job.parts("graph")])
-        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate([*job.column("graph", "counts")]))])
         edges = int(indptr[-1])
         # One dtype for indptr and indices: otherwise scipy would convert them, and read the whole file.
         index_type = np.int32 if max(edges, n) < 2**31 else np.int64
         write("graph/indptr.npy", index_type, (n + 1,), iter([indptr]))
-        join("graph/indices.npy", "graph", "columns", index_type, (edges,))
-        join("graph/data.npy", "graph", "values", np.float64, (edges,))
-        repaired = sum(int(read_part(path, "repaired")["repaired"]) for path in job.parts("neighbors"))
+        write("graph/indices.npy", index_type, (edges,), job.column("graph", "columns"))
+        write("graph/data.npy", np.float64, (edges,), job.column("graph", "values"))
         exact = job.search["search"] == "exact"
         return {
             **self.plan,
@@ -489,5 +481,5 @@ class _Build:
             "edges": edges,
             "files": files,
             "recall": None if exact else read_json(job.scratch / "recall.json"),
-            "rows_searched_exactly": n if exact else repaired,
+            "rows_searched_exactly": n if exact else int(sum(job.column("neighbors", "repaired"))),
         }

@@ -84,6 +84,10 @@ class BuildFolder:
     def parts(self, stage: str) -> list[Path]:
         return [self.part(stage, block) for block in range(self.count)]
 
+    def column(self, stage: str, name: str) -> Iterator[NDArray]:
+        """Yield an array of each block's part, in order: one at a time, because all may not fit into memory."""
+        return (read_part(path, name)[name] for path in self.parts(stage))
+
     def nodes(self, block: int) -> tuple[int, int]:
         """The first node of a block, and the node after its last."""
         start = block * self.plan["block"]
