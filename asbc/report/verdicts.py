@@ -136,47 +136,39 @@ def recipe(run: StoredRun, method: str) -> str | None:
         return None
     graph, dimension = run.setting("graph") or {}, run.setting("dimension") or {}
     weights = node.get("weights")
+    function = isinstance(weights, Mapping) and bool(weights.get("_partial_"))
+    arguments: dict[str, Any] = {"weights": weights, "k_cand": run.setting("k_cand")}
+    if weights != "uniform" and not function:
+        arguments |= {
+            "bandwidth": node.get("bandwidth"),
+            "k_min": graph.get("k_min", 6),
+            "dimension": dimension.get("estimator", "mst"),
+            "n_rep": dimension.get("n_rep", 5),
+            "sharpen": bool(node.get("sharpen")),
+        }
+    arguments |= {key: value for key, value in search.items() if not key.startswith("_") and key != "k"}
+    arguments = {key: value for key, value in arguments.items() if value is not None}
+    arguments |= {"symmetrize": graph["symmetrize"]} if "symmetrize" in graph else {}  # None: a directed graph
     try:
-        if isinstance(weights, Mapping) and weights.get("_partial_"):
-            return _function_recipe(run, weights, search)
-        arguments: dict[str, Any] = {"weights": weights, "k_cand": run.setting("k_cand")}
-        if weights != "uniform":
-            arguments |= {
-                "bandwidth": node.get("bandwidth"),
-                "k_min": graph.get("k_min", 6),
-                "dimension": dimension.get("estimator", "mst"),
-                "n_rep": dimension.get("n_rep", 5),
-                "sharpen": bool(node.get("sharpen")),
-            }
-        arguments |= {key: value for key, value in search.items() if not key.startswith("_") and key != "k"}
-        arguments["symmetrize"] = graph.get("symmetrize")
-        given = ", ".join(f"{key}={_python(value)}" for key, value in arguments.items() if value is not None)
+        given = ", ".join(f"{key}={_python(value)}" for key, value in arguments.items())
     except ValueError:
         return None
-    return f"import asbc\nA = asbc.GraphBuilder({given}).fit_transform(X)"
+    modules = {"functools": "functools." in given, "asbc": True, "asbc.evaluate": function}
+    imports = "".join(f"import {name}\n" for name, used in modules.items() if used)
+    return f"{imports}A = asbc.GraphBuilder({given}).fit_transform(X)"
 
 
-def _function_recipe(run: StoredRun, weights: Mapping[str, Any], search: Mapping[str, Any]) -> str:
-    given = {"k": run.setting("k_cand")} | {k: v for k, v in search.items() if not k.startswith("_") and k != "k"}
-    options = ", ".join(f"{key}={_python(value)}" for key, value in given.items())
-    rows = _python(weights, first="neighbors")
-    symmetrize = _python(run.setting("graph.symmetrize"))
-    room = str(weights["_target_"]).rpartition(".")[0]
-    return (
-        f"import {', '.join(sorted({'asbc', room}))}\nneighbors = asbc.search_neighbors(X, {options})\n"
-        f"A = asbc.to_graph(neighbors, {rows}, symmetrize={symmetrize})"
-    )
-
-
-def _python(value: Any, first: str = "") -> str:
+def _python(value: Any) -> str:
     """Return a setting as Python: a value, or a call of one of asbc's own names."""
     if not isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
     target = str(value.get("_target_", ""))
     if not target.startswith("asbc.") or not all(part.isidentifier() for part in target.split(".")):
         raise ValueError(target)
-    options = [f"{key}={_python(option)}" for key, option in value.items() if not key.startswith("_")]
-    return f"{target}({', '.join(([first] if first else []) + options)})"
+    options = ", ".join(f"{key}={_python(option)}" for key, option in value.items() if not key.startswith("_"))
+    if value.get("_partial_"):
+        return f"functools.partial({target}, {options})" if options else target
+    return f"{target}({options})"
 
 
 # What averages hide

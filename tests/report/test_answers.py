@@ -95,10 +95,11 @@ def test_a_sweep_gives_no_answer(tmp_path):
     assert answer(subject_of(tmp_path)) == []
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_line_of_python_builds_the_graph_that_was_measured(method, clouds):
+@pytest.mark.parametrize(("method", "symmetrize"), [*((method, "mean") for method in METHODS), ("knn", "null")])
+def test_the_line_of_python_builds_the_graph_that_was_measured(method, symmetrize, clouds):
+    words = [f"method=[{method}]", "k_cand=15", "graph.k_min=4", f"graph.symmetrize={symmetrize}"]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        cfg = compose("config", overrides=[f"method=[{method}]", "k_cand=15", "graph.k_min=4"])
+        cfg = compose("config", overrides=words)
     X = clouds[0][::4]
     sample = Sample(
         asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
