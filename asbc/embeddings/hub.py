@@ -75,8 +75,10 @@ class HuggingFace(EncoderSource):
         label = _label(rows, self.label, column, self.dataset)
         name = self.name or Path(self.dataset).name
         if kind == "vectors":
-            vectors = _vectors(rows, column, self.dataset)
-            labels = None if label is None else np.asarray(rows.with_format("numpy")[:][label])
+            vectors, labels = _read_column(rows, column), None if label is None else _read_column(rows, label)
+            if vectors.ndim != 2:
+                lengths = sorted({np.size(vector) for vector in vectors})[:5]
+                raise ValueError(f"{self.dataset}, column {column}: vectors must have one length, got {lengths}")
             check_arrays(vectors, labels, f"{self.dataset}, column {column}")
             return Embeddings(vectors, labels, name, self.encoder)
         if self.source in ("published", "sample"):
@@ -91,7 +93,7 @@ class HubImages:
         self.rows, self.column, self.label = rows, column, label
         self.classes: NDArray | None = None
         if label is not None and rows.features[label].dtype == "string":
-            self.classes = np.unique(np.asarray(rows.with_format("numpy")[:][label]))
+            self.classes = np.unique(_read_column(rows, label))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -202,9 +204,5 @@ def _label(rows: Any, chosen: str | None, column: str, name: str) -> str | None:
     return classes[0] if classes else "label" if "label" in others else None
 
 
-def _vectors(rows: Any, column: str, name: str) -> NDArray:
-    vectors = np.asarray(rows.with_format("numpy", columns=[column])[:][column])
-    if vectors.ndim != 2:
-        lengths = sorted({np.size(vector) for vector in vectors})[:5]
-        raise ValueError(f"{name}, column {column}: vectors must have one length, got {lengths}")
-    return vectors
+def _read_column(rows: Any, column: str) -> NDArray:
+    return np.asarray(rows.with_format("numpy", columns=[column])[:][column])  # other columns, such as images, unread
