@@ -325,7 +325,7 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
 
 
 def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> list[_Partition]:
-    """Return partitions from coarse to fine: from the first that divides the graph until clusters become small."""
+    """Return partitions from coarse to fine: from about two clusters, until they become small."""
     from sklearn.metrics import adjusted_mutual_info_score  # imports rich
 
     def partition(resolution: float) -> _Partition:
@@ -335,9 +335,9 @@ def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int)
     def small(level: _Partition) -> bool:
         return level.count * SMALLEST_MEAN_SIZE > graph.shape[0]
 
-    components = connected_components(graph, directed=False)[0]
+    fewest = max(2, connected_components(graph, directed=False)[0])
     scan = [partition(1.0)]
-    while scan[0].count > components and scan[0].resolution > LOWEST_RESOLUTION:
+    while scan[0].count > fewest and scan[0].resolution > LOWEST_RESOLUTION:
         scan.insert(0, partition(scan[0].resolution / RESOLUTION_STEP))
     while not small(scan[-1]):
         scan.append(partition(scan[-1].resolution * RESOLUTION_STEP))
