@@ -13,8 +13,8 @@ from scipy import sparse, stats
 
 from asbc.extras import needed
 from asbc.learn.corrections import apply_corrections, read_corrections
+from asbc.learn.experts import ClassProbabilities
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
-from asbc.learn.ridge import LeaveOneOutRidge
 from asbc.learn.source import BLOCK_NODES, GraphRows, Source, open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
 from asbc.validation import whole_number
@@ -22,7 +22,6 @@ from asbc.validation import whole_number
 if TYPE_CHECKING:
     import pandas as pd
 
-SMOOTHING = 0.1  # added to the support of both classes that are compared; chosen on clinc100, digits and CIFAR-10N
 SUPPORTERS = 5  # neighbours that are listed for a suggestion
 MAX_BLOCK_VALUES = 2**23  # nodes x classes whose support is in memory: 64 MB
 NEAR = 3  # classes that a label may be moved to, in noise of the kind "near"
@@ -50,8 +49,8 @@ class LabelIssues:
     Attributes
     ----------
     suspicion : (n,) float64
-        From 0, where only the given label has support, over 0.5, where another class has as much, to 1, where only
-        another class has support. NaN where a node is unlabelled.
+        From 0, where only the given label has support, to 1, where only another class has support; above 0.5 if
+        another class has more. NaN where a node is unlabelled.
     suggested : (n,) array
         The class with the most support: the given label unless another class has more. Marks the node as unlabelled
         (-1, "" or None) if no class has any.
@@ -252,11 +251,14 @@ def find_label_issues(
 ) -> LabelIssues:
     """Find labels that the nodes around contradict.
 
-    Every class has a *support* at every node: the weight that the class has in the node's row, averaged with the
-    prediction of a linear model (ridge regression). Each of the two counts by the inverse square of its error rate. A
-    node's own label never counts. With ``own``, the support of the given label, and ``other``, that of the best other
-    class, ``suspicion = (1 + m) / 2``, where ``m = 1.2 (other - own) / (other + own + 0.2)``: the difference, relative
-    to the support of both. Unlabelled neighbours keep their weight but vote for no class.
+    The *support* of a class at a node is its probability there, from the labels of the neighbours and from a linear
+    model. A node's own label never counts, and unlabelled neighbours vote for no class. Both are weighted such that the
+    given labels are most likely, see :class:`asbc.learn.experts.ClassProbabilities`.
+
+    A label is doubtful if another class has more support. Doubtful labels come first; among them and among the others,
+    the order is by ``rest / (rest + own)``: ``own`` is the support of the given label, and ``rest`` that of the other
+    classes, each multiplied by how often its nodes are labelled as the given class. This is estimated: where many
+    labels have no support at all, labels were moved to any class, and all classes count; otherwise mostly similar ones.
 
     Parameters
     ----------
@@ -268,7 +270,7 @@ def find_label_issues(
         pandas Series is aligned with the index of the vectors.
     vectors : (n, d) array or None, default=None
         The vectors of a graph folder, which does not hold them; a memory map is read block by block. Without them the
-        support is the weight in the row alone.
+        support comes from the neighbours alone.
     metric : {"cosine", "euclidean"} or None, default=None
         Metric for vectors; None is cosine.
 
@@ -302,28 +304,24 @@ def judge_labels(evidence: GraphRows, labels: ArrayLike) -> LabelIssues:
     codes, classes = encode_partial(labels, n)  # type: ignore[arg-type]
     voted = vote_of_rows(evidence, codes)
     size = max(1, min(BLOCK_NODES, MAX_BLOCK_VALUES // len(classes)))
-    ridge, share = None, 1.0
-    if evidence.vectors is not None:
-        ridge = LeaveOneOutRidge(evidence.vectors, codes, len(classes), evidence.unit)
-        share = _graph_share(voted, ridge, codes, size)
+    model = ClassProbabilities(evidence, codes, len(classes), size)
 
-    own, other, support = np.zeros((3, n))
+    own, other, support, rest = np.zeros((4, n))
     winner = np.empty(n, dtype=np.int64)
     supporters = np.empty((n, min(SUPPORTERS, evidence.neighbors.k)), dtype=np.int64)
     for block in row_blocks(evidence, size):
         nodes = block.nodes
-        scores = share * _weight_per_class(block.indices, block.weights, codes, len(classes))
-        if ridge is not None:
-            scores += (1.0 - share) * ridge.predict(nodes)
-        own[nodes], other[nodes], winner[nodes] = _leaders(scores, codes[nodes])
+        found = model.predict(block)
+        own[nodes], other[nodes], winner[nodes] = _leaders(found, codes[nodes])
         support[nodes] = np.maximum(own[nodes], other[nodes])
+        rest[nodes] = np.einsum("ic,ic->i", found, model.moved.T[codes[nodes]])
         agree = (codes[block.indices] == winner[nodes, None]) & (block.weights > 0)
         heaviest = np.argsort(np.where(agree, -block.weights, 1.0), axis=1, kind="stable")[:, :SUPPORTERS]
         supporters[nodes] = np.take_along_axis(np.where(agree, block.indices, -1), heaviest, axis=1)
     labeled = codes >= 0
-    margin = (1.0 + 2.0 * SMOOTHING) * (other - own) / (other + own + 2.0 * SMOOTHING)
-    # Rounding may carry a sum of weights slightly past 1.
-    suspicion = np.where(labeled, np.clip((1.0 + margin) / 2.0, 0.0, 1.0), np.nan)
+    doubt = np.divide(rest, rest + own, out=np.full(n, 0.5), where=rest + own > 0)
+    suspicion = np.where(labeled, (doubt + (other > own)) / 2.0, np.nan)
+    suspicion[labeled & (support == 0)] = 0.5
     judged = np.flatnonzero(labeled)
     return LabelIssues(
         suspicion=suspicion,
@@ -396,26 +394,6 @@ def _near_classes(evidence: GraphRows, codes: NDArray[np.int64], count: int) -> 
         weight[c] = -1.0
         out[c] = np.argsort(-weight, kind="stable")[: out.shape[1]]
     return out
-
-
-def _graph_share(voted: NDArray[np.int64], ridge: LeaveOneOutRidge, codes: NDArray[np.int64], size: int) -> float:
-    """Return the share of the graph in the support; that of the linear model is the rest."""
-    wrong = 0
-    for start in range(0, len(codes), size):
-        nodes = slice(start, start + size)
-        own, other, _ = _leaders(ridge.predict(nodes), codes[nodes])
-        wrong += int(((own <= other) & (codes[nodes] >= 0)).sum())
-    by_graph = (voted != codes)[codes >= 0].sum() + 1.0  # 1 is added for labels that all agree
-    by_ridge = wrong + 1.0
-    return float(by_ridge**2 / (by_graph**2 + by_ridge**2))
-
-
-def _weight_per_class(indices, weights, codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Sum the weights (m, k) of labelled neighbours by class: (m, count)."""
-    place = codes[indices] + count * np.arange(len(indices))[:, None]
-    known = codes[indices] >= 0
-    total: Any = np.bincount(place[known], weights[known], len(indices) * count)
-    return total.reshape(len(indices), count)
 
 
 def _leaders(scores: NDArray[np.float64], own: NDArray[np.int64]) -> tuple[NDArray, NDArray, NDArray]:

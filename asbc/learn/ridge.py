@@ -64,10 +64,11 @@ class LeaveOneOutRidge:
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny) if self.unit else X
 
     def predict(self, nodes: slice) -> NDArray[np.float64]:
-        """Return the predictions (m, count) of some nodes, clipped to [0, 1]."""
-        own, leverage = self.codes[nodes], self.leverage[nodes]
-        predicted = (self._read(nodes) - self.mean) @ self.coefficients + self.prior
-        row = np.flatnonzero(own >= 0)
-        predicted[row, own[row]] -= leverage[row]
-        predicted[row] /= np.maximum(1.0 - leverage[row], 1e-9)[:, None]
-        return predicted.clip(0.0, 1.0)
+        """Return the predictions (m, count) of some nodes."""
+        own = self.codes[nodes]
+        leverage = np.where(own >= 0, self.leverage[nodes], 0.0)
+        predicted = self._read(nodes) @ self.coefficients
+        predicted += self.prior - self.mean @ self.coefficients
+        predicted[np.arange(len(own)), own] -= leverage
+        predicted /= np.maximum(1.0 - leverage, 1e-9)[:, None]
+        return predicted

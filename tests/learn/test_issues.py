@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 import asbc
 from asbc.learn import source as source_module
+from asbc.learn.experts import ClassProbabilities, logistic_regression, weigh_experts
 from asbc.learn.issues import move_labels
 from asbc.learn.labels import decode_partial, encode_partial
 from asbc.learn.ridge import LeaveOneOutRidge
+from asbc.learn.source import open_source
 from asbc.learn.vote import loo_predict
 from asbc.outofcore.driver import build_graph
 from asbc.storage import DamagedFileError
@@ -97,7 +100,7 @@ def slow_ridge(X, codes, count):
         A = X[others] - center
         slope = np.linalg.solve(A.T @ A + penalty * np.eye(X.shape[1]), A.T @ (Y - Y.mean(axis=0)))
         out[i] = (X[i] - center) @ slope + Y.mean(axis=0)
-    return out.clip(0, 1)
+    return out
 
 
 @pytest.mark.parametrize("shape", [(60, 4), (30, 45)])
@@ -111,38 +114,84 @@ def test_ridge_without_a_node_equals_the_slow_twin(shape):
         np.testing.assert_allclose(model.predict(slice(7, 9)), wanted[7:9], atol=1e-9)
 
 
-def slow_support(builder, codes, count, vectors=True):
-    """Weights and predictions of every class, and their average by the inverse square of the errors."""
+def slow_weights(builder, codes, count):
+    """Weight of every class in every row."""
     weights = np.zeros((len(codes), count))
     for i, (row, weight) in enumerate(zip(builder.neighbors_.indices, builder.weights_, strict=True)):
         for j, w in zip(row, weight, strict=True):
             if codes[j] >= 0:
                 weights[i, codes[j]] += w
-    if not vectors:
-        return weights
-    predicted, labeled = slow_ridge(builder.vectors_, codes, count), np.flatnonzero(codes >= 0)
-    wrong = [1 + sum(np.argmax(scores[i]) != codes[i] for i in labeled) for scores in (weights, predicted)]
-    share = wrong[1] ** 2 / (wrong[0] ** 2 + wrong[1] ** 2)
-    return share * weights + (1 - share) * predicted
+    return weights
+
+
+def probabilities(source, codes, count):
+    """The model, and its probabilities of all nodes."""
+    evidence = open_source(source, "blend")
+    model = ClassProbabilities(evidence, codes, count, size=10**6)
+    return model, model.predict(next(source_module.row_blocks(evidence)))
 
 
 @pytest.mark.parametrize("unlabeled", [0, 40])
-def test_suspicion_compares_the_support_of_two_classes(fitted, digits, unlabeled):
+def test_suspicion_compares_the_label_with_classes_that_are_given_as_it(fitted, digits, unlabeled):
     codes = digits[1].copy()
     codes[:unlabeled] = -1
     codes[100:120] = (codes[100:120] + 3) % 10
     issues = asbc.find_label_issues(fitted, codes)
-    support = slow_support(fitted, codes, 10)
+    model, support = probabilities(fitted, codes, 10)
+    assert model.moved.max() == 1.0 and ((model.moved > 0) != np.eye(10, dtype=bool)).all()
     for i in range(len(codes)):
         if codes[i] < 0:
             assert np.isnan(issues.suspicion[i]) and issues.suggested[i] == support[i].argmax()
             continue
         own, other = support[i, codes[i]], np.delete(support[i], codes[i]).max()
-        margin = 1.2 * (other - own) / (other + own + 0.2)
-        assert issues.suspicion[i] == pytest.approx((1 + margin) / 2, abs=1e-9)
+        rest = sum(support[i, c] * model.moved[c, codes[i]] for c in range(10) if c != codes[i])
+        assert issues.suspicion[i] == pytest.approx((rest / (rest + own) + (other > own)) / 2, abs=1e-9)
         assert issues.given_support[i] == pytest.approx(own, abs=1e-9)
         assert issues.support[i] == pytest.approx(max(own, other), abs=1e-9)
         assert issues.suggested[i] == (codes[i] if own >= other else support[i].argmax())
+
+
+def test_probabilities_follow_from_both_experts_without_the_own_label(fitted, digits):
+    codes = digits[1].copy()
+    codes[100:120] = (codes[100:120] + 3) % 10
+    model, found = probabilities(fitted, codes, 10)
+    predicted = slow_ridge(fitted.vectors_, codes, 10)
+    linear = np.array(
+        [
+            row / model.scale @ model.lines[f][:-1] + model.lines[f][-1]
+            for row, f in zip(predicted, model.fold, strict=True)
+        ]
+    )
+    logits = model.weights[0] * linear + model.weights[1] * np.log(slow_weights(fitted, codes, 10) + 0.1)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(found, odds / odds.sum(axis=1, keepdims=True), atol=1e-9)
+    assert np.bincount(model.fold).tolist() == [120] * 5
+    for f in range(5):
+        part = model.fold != f
+        again = logistic_regression(predicted[part] / model.scale, codes[part], 10, 0.01 * 100 / 600)
+        np.testing.assert_allclose(model.lines[f], again, atol=1e-3)
+
+
+def test_logistic_regression_converges_to_that_of_scikit_learn(monkeypatch):
+    monkeypatch.setattr("asbc.learn.experts.ROUNDS", 500)
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(200, 3)), rng.integers(0, 3, 200)
+    X[np.arange(200), codes] += 1.0
+    found = logistic_regression(X, codes, 3, 0.05)
+    wanted = LogisticRegression(C=1 / (0.05 * 200), tol=1e-8).fit(X, codes)
+    np.testing.assert_allclose(found[:-1].T, wanted.coef_, atol=2e-3)
+    intercepts = found[-1] - found[-1].mean()
+    np.testing.assert_allclose(intercepts, wanted.intercept_ - wanted.intercept_.mean(), atol=2e-3)
+
+
+def test_experts_are_weighted_by_likelihood():
+    rng = np.random.default_rng(0)
+    good, useless = rng.normal(0, 2, (4000, 5)), rng.normal(size=(4000, 5))
+    odds = np.exp(1.5 * good)
+    codes = np.array([rng.choice(5, p=row / row.sum()) for row in odds])
+    codes[:400] = rng.integers(0, 5, 400)
+    weights, moved = weigh_experts([good, useless], codes)
+    assert weights == pytest.approx([1.5, 0.0], abs=0.15) and moved == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, folder):
@@ -155,17 +204,17 @@ def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, fold
             sizes.append(len(part.indices))
             yield part
 
-    for module in ("issues", "vote"):
+    for module in ("issues", "experts", "vote"):
         monkeypatch.setattr(f"asbc.learn.{module}.row_blocks", small_blocks)
     found = asbc.find_label_issues(folder, digits[1], vectors=digits[0])
     for name in ("suggested", "voted", "order", "supporters"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     for name in ("suspicion", "support", "given_support"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
-    assert max(sizes) == 75 and sum(sizes) == 2 * 600 and sizes.count(70) == 8
+    assert max(sizes) == 75 and sum(sizes) == 3 * 600 and sizes.count(70) == 16
     alone = asbc.find_label_issues(str(folder), digits[1])
-    support = slow_support(fitted, digits[1], 10, vectors=False)
-    np.testing.assert_allclose(alone.support, support.max(axis=1), atol=1e-12)
+    odds = (slow_weights(fitted, digits[1], 10) + 0.1) ** probabilities(str(folder), digits[1], 10)[0].weights
+    np.testing.assert_allclose(alone.support, (odds / odds.sum(axis=1, keepdims=True)).max(axis=1), atol=1e-9)
     with pytest.raises(ValueError, match=r"vectors must have one row per node, shape \(600, d\); got shape \(3, 64\)"):
         asbc.find_label_issues(folder, digits[1], vectors=digits[0][:3])
 
@@ -244,7 +293,7 @@ def test_the_number_of_wrong_labels_is_estimated_where_classes_do_not_overlap(di
 
 def test_a_simulated_review_finds_what_a_real_one_does(digits, noisy):
     labels, issues = noisy
-    found = issues.simulate(trials=3)
+    found = issues.simulate(0.1, trials=3)
     assert set(found["kind"]) == {"near", "uniform"} and (found["low"] <= found["found"]).all()
     assert (found["found"] <= found["high"]).all() and found["high"].max() <= 1
     any_class = found[found["kind"] == "uniform"]
@@ -252,7 +301,7 @@ def test_a_simulated_review_finds_what_a_real_one_does(digits, noisy):
     np.testing.assert_allclose(any_class["found"], truth, atol=0.12)
     frame = issues.to_frame(found)
     assert frame["found_near"].is_monotonic_increasing and frame["found_uniform"].iloc[199] > 0.95
-    pd.testing.assert_frame_equal(found, issues.simulate(trials=3))
+    pd.testing.assert_frame_equal(found, issues.simulate(0.1, trials=3))
     with pytest.raises(ValueError, match="trials must be a whole number of at least 2"):
         issues.simulate(trials=1)
 

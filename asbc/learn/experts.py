@@ -1,0 +1,192 @@
+"""Probability of every class at every node, from its neighbours and from a linear model, without its own label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from asbc.learn.ridge import LeaveOneOutRidge
+from asbc.learn.source import Block, GraphRows, row_blocks
+
+# Constants were chosen on clinc100, digits and CIFAR-10N.
+SMOOTHING = 0.1  # added to the weight of every class before its logarithm
+SHRINKAGE = 0.01  # penalty of the logistic regression, times classes² / nodes
+CONFUSED = 0.002  # share of labels that are taken to be moved to a similar class, beside those moved to any
+FOLDS = 5
+ROUNDS = 5  # of the logistic regression
+SAMPLED_VALUES = 2**21  # nodes x classes that the logistic regression is trained on
+FITTED_VALUES = 2**16  # nodes x classes that both experts are weighted on
+FITTED_NODES = 500  # at least, for many classes
+
+
+class ClassProbabilities:
+    """Probability of every class at every node, in which no node's own label counts.
+
+    Two experts judge a node: the weights of its neighbours, and a linear model. The linear model is a logistic
+    regression in five folds on the predictions of :class:`LeaveOneOutRidge`. The probability is
+    ``softmax(a * linear + b * log(weights + 0.1))``. The numbers a and b, and the share of labels that were moved to
+    any class, are those under which the given labels are most likely.
+
+    Parameters
+    ----------
+    rows : GraphRows
+        Without vectors, the neighbours alone are asked.
+    codes : (n,) int64
+        Class numbers; -1 for an unlabelled node, which is predicted only.
+    count : int
+        Number of classes.
+    size : int
+        Nodes per block.
+
+    Attributes
+    ----------
+    moved : (count, count) float64
+        How often nodes of the first class are taken to be labelled as the second one, relative to the most frequent
+        move: equally often for the share of labels that were moved to any class, and in proportion to how often the
+        model confuses the two classes for another 0.2%.
+
+    Examples
+    --------
+    >>> import asbc, numpy as np
+    >>> from asbc.learn.experts import ClassProbabilities
+    >>> from asbc.learn.source import open_source, row_blocks
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1, (40, 2)) for c in (0, 9)])
+    >>> rows, codes = open_source(X, "blend", "euclidean"), np.repeat([0, 1], 40)
+    >>> model = ClassProbabilities(rows, codes, 2, size=80)
+    >>> bool((model.predict(next(row_blocks(rows))).argmax(axis=1) == codes).all())
+    True
+    """
+
+    def __init__(self, rows: GraphRows, codes: NDArray[np.int64], count: int, size: int) -> None:
+        self.codes, self.count = codes, count
+        self.ridge = None
+        self.moved = np.zeros((count, count))
+        if count == 1:
+            return
+        shuffled = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
+        self.fold = np.zeros(len(codes), dtype=np.int8)
+        self.fold[shuffled] = np.arange(len(shuffled)) % FOLDS
+        if rows.vectors is not None:
+            self.ridge = LeaveOneOutRidge(rows.vectors, codes, count, rows.unit)
+        sampled = np.sort(shuffled[: max(FITTED_NODES, SAMPLED_VALUES // count)])
+        own, fold = codes[sampled], self.fold[sampled]
+        experts = self._sampled(rows, sampled, size)
+        if self.ridge is not None:
+            self.scale = experts[0].std() or 1.0
+            penalty = SHRINKAGE * count**2 / len(own)
+            self.lines = [
+                logistic_regression(experts[0][fold != f] / self.scale, own[fold != f], count, penalty)
+                for f in range(FOLDS)
+            ]
+            experts[0] = self._linear(experts[0], fold)
+        fitted = np.searchsorted(sampled, shuffled[: max(FITTED_NODES, FITTED_VALUES // count)])
+        experts = [each[fitted] for each in experts]
+        self.weights, uniform = weigh_experts(experts, own[fitted])
+        found = self._combine(experts)
+        moved = found.T @ found
+        np.fill_diagonal(moved, np.finfo(float).tiny)
+        moved *= CONFUSED / moved.sum(axis=1, keepdims=True)
+        moved += uniform / (count - 1)
+        np.fill_diagonal(moved, 0.0)
+        self.moved = moved / moved.max()
+
+    def _sampled(self, rows: GraphRows, sampled: NDArray[np.int64], size: int) -> list[NDArray]:
+        """Return what both experts say of some nodes: predictions of the ridge regression, logarithms of weights."""
+        parts = []
+        for block in row_blocks(rows, size):
+            nodes = sampled[slice(*np.searchsorted(sampled, [block.nodes.start, block.nodes.stop]))] - block.nodes.start
+            votes = np.log(weight_per_class(block, self.codes, self.count)[nodes] + SMOOTHING)
+            parts.append([votes] if self.ridge is None else [self.ridge.predict(block.nodes)[nodes], votes])
+        return [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+    def _linear(self, predicted: NDArray[np.float64], fold: NDArray[np.int8]) -> NDArray[np.float64]:
+        """Return the logits of the logistic regression that was trained without each node's fold."""
+        logits = np.empty_like(predicted)
+        for f, line in enumerate(self.lines):
+            logits[fold == f] = predicted[fold == f] @ (line[:-1] / self.scale) + line[-1]
+        return logits
+
+    def _combine(self, experts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        logits: Any = sum(weight * each for weight, each in zip(self.weights, experts, strict=True))
+        return special.softmax(logits, axis=1)
+
+    def predict(self, block: Block) -> NDArray[np.float64]:
+        """Return the probabilities (m, count) at the nodes of a block; 0 where nothing is known."""
+        votes = weight_per_class(block, self.codes, self.count)
+        if self.count == 1:
+            return votes
+        experts = [np.log(votes + SMOOTHING)]
+        if self.ridge is not None:
+            experts.insert(0, self._linear(self.ridge.predict(block.nodes), self.fold[block.nodes]))
+        found = self._combine(experts)
+        if self.ridge is None:
+            found[votes.sum(axis=1) == 0.0] = 0.0
+        return found
+
+
+def logistic_regression(
+    X: NDArray[np.float64], codes: NDArray[np.int64], count: int, penalty: float
+) -> NDArray[np.float64]:
+    """Return the coefficients (d + 1, count) of a multinomial logistic regression; the last ones are intercepts.
+
+    `penalty` times half the squared coefficients is added to the mean loss. It takes a few steps of L-BFGS.
+    """
+    n, d = X.shape
+    X = np.column_stack([X, np.ones(n)]).astype(np.float32)
+    row = np.arange(n)
+    start = np.eye(d + 1, count) / 2.0
+    start[-1] = np.log(np.bincount(codes, minlength=count) + 1.0)
+
+    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        B = values.reshape(d + 1, count)
+        logits = X @ B.astype(np.float32)
+        logits -= logits.max(axis=1, keepdims=True)
+        own = logits[row, codes]
+        found = np.exp(logits, out=logits)
+        total = found.sum(axis=1)
+        found /= total[:, None]
+        found[row, codes] -= 1.0
+        slope = (X.T @ found) / n
+        slope[:-1] += penalty * B[:-1]
+        value = (np.log(total) - own).mean() + penalty * (B[:-1] ** 2).sum() / 2.0
+        return float(value), slope.ravel().astype(np.float64)
+
+    done = optimize.minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
+    return done.x.reshape(d + 1, count)
+
+
+def weigh_experts(experts: list[NDArray[np.float64]], codes: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+    """Return the weight of each expert, and the share of labels that were moved to any class.
+
+    With these, the given labels are most likely: ``(1 - share) * softmax(sum of weighted experts) + share / classes``.
+    """
+    values, row = np.stack(experts), np.arange(len(codes))
+    count = values.shape[2]
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        *weights, share = parameters
+        found = special.softmax(np.tensordot(weights, values, 1), axis=1)
+        right = (1.0 - share) * found[row, codes]
+        total = right + share / count
+        found *= -(right / total)[:, None]
+        found[row, codes] += right / total
+        slope = [(each * found).sum() for each in values]
+        slope.append(((1.0 / count - right / (1.0 - share)) / total).sum())
+        return -np.log(total).mean(), -np.array(slope) / len(codes)
+
+    start = [0.5] * len(experts) + [0.02]
+    bounds = [(0.0, 10.0)] * len(experts) + [(1e-4, 0.5)]
+    best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-6}).x
+    return best[:-1], float(best[-1])
+
+
+def weight_per_class(block: Block, codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Sum the weights of labelled neighbours by class: (m, count)."""
+    own = codes[block.indices]
+    place = own + count * np.arange(len(own))[:, None]
+    known = own >= 0
+    total: Any = np.bincount(place[known], block.weights[known], len(own) * count)
+    return total.reshape(len(own), count)
