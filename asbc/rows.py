@@ -138,7 +138,7 @@ def solve_rows(
         if weigher is not None:
             if weigher.uses_bandwidth and choice is None:
                 raise ValueError(f"a bandwidth choice is needed for {weigher!r}: pass what a bandwidth rule selects.")
-            made = weigher.rows(Neighborhoods(block, choice, values, fitted))
+            made = weigher.rows(Neighborhoods(block, choice, values, choice if fitted is None else fitted))
             out[rows] = weight_rows(made, block.indices.shape)
     found: Any = np.concatenate(dimensions) if dimensions else dimension
     if choices:

@@ -263,8 +263,7 @@ class Gaussian(Weights):
     presets: ClassVar = {"gaussian": {}}
 
     def rows(self, block):
-        fitted = block.choice if block.fitted is None else block.fitted
-        neighbor_sigma = fitted.sigma if block.choice.mutual else None
+        neighbor_sigma = block.fitted.sigma if block.choice.mutual else None
         weights = gaussian_weights(block.neighbors, block.choice.sigma, neighbor_sigma=neighbor_sigma)
         return _reweighted(weights, block)
 
@@ -375,7 +374,6 @@ def _check_k_min(k_min: Any, k: int) -> int:
 def _reweighted(weights: Matrix, block: Neighborhoods) -> Matrix:
     """Multiply weights by the factors of both nodes, if the bandwidth rule has any."""
     choice, fitted = block.choice, block.fitted
-    fitted = choice if fitted is None else fitted
     if choice is None or fitted is None or choice.reweight is None or fitted.reweight is None:
         return weights
     own, others = real_array(choice.reweight, "choice.reweight"), real_array(fitted.reweight, "fitted.reweight")
