@@ -14,7 +14,7 @@ def walk(call):
 
     def note(frame, event, argument):
         path = Path(frame.f_code.co_filename)
-        if event == "call" and HOME in path.parents and frame.f_code.co_name != "<module>":
+        if event == "call" and path.suffix == ".py" and HOME in path.parents and frame.f_code.co_name != "<module>":
             module = path.relative_to(HOME).with_suffix("").as_posix().replace("/", ".")
             found.setdefault(module, set()).add(frame.f_code.co_name)
 

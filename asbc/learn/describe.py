@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,22 +96,22 @@ class Description:
     d: int | None
     global_dimension: float | None
     global_interval: tuple[float, float] | None
-    dimension: NDArray[np.float64] = field(repr=False)
+    dimension: NDArray[np.float64]
     dimension_quartiles: NDArray[np.float64]
     at_smallest: int
     at_largest: int
     effective_rank: float | None
-    occurrence: NDArray[np.int64] = field(repr=False)
+    occurrence: NDArray[np.int64]
     hubness: float
     antihubs: float
     hubs: NDArray[np.int64]
     components: int
-    component: NDArray[np.int64] = field(repr=False)
+    component: NDArray[np.int64]
     duplicates: Duplicates
-    outlier_score: NDArray[np.float64] = field(repr=False)
+    outlier_score: NDArray[np.float64]
     outlier_threshold: float
     outliers: NDArray[np.int64]
-    scale: NDArray[np.float64] = field(repr=False)
+    scale: NDArray[np.float64]
     loo_accuracy: float | None = None
     loo_interval: tuple[float, float] | None = None
     n_labeled: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -65,8 +65,8 @@ class Duplicates:
     ratio: NDArray[np.float64]
     threshold: float
     n: int
-    nearest: NDArray[np.float64] = field(repr=False)
-    rows: GraphRows = field(repr=False)
+    nearest: NDArray[np.float64]
+    rows: GraphRows
 
     @property
     def redundant(self) -> NDArray[np.int64]:
