@@ -87,18 +87,15 @@ class _BlasLimit:
         self._holders: set[object] = set()
         self._original: list[tuple[Any, int]] = []  # libraries and their numbers of threads before the limit
 
-    def acquire(self, holder: object) -> None:
+    def hold(self, holder: object, held: bool) -> None:
+        """Let `holder` hold the limit, or no longer."""
         with self._lock:
-            self._holders.add(holder)
-            if not self._original:
+            (self._holders.add if held else self._holders.discard)(holder)
+            if self._holders and not self._original:
                 self._original = [(library, library.num_threads) for library in _blas_libraries()]
                 for library, _ in self._original:
                     library.set_num_threads(1)
-
-    def release(self, holder: object) -> None:
-        with self._lock:
-            self._holders.discard(holder)
-            if not self._holders:
+            elif not self._holders:
                 for library, threads in self._original:
                     library.set_num_threads(threads)
                 self._original = []
@@ -130,23 +127,14 @@ def one_blas_thread() -> Iterator[None]:
     """
     holder = object()
     try:
-        _blas_limit.acquire(holder)
+        _blas_limit.hold(holder, True)
         yield
     finally:
-        _release_surely(holder)
-
-
-def _release_surely(holder: object) -> None:
-    """Release the BLAS limit, also if interrupts arrive meanwhile."""
-    interrupt = None
-    while True:
         try:
-            _blas_limit.release(holder)
-            break
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+            _blas_limit.hold(holder, False)
+        except KeyboardInterrupt:
+            _blas_limit.hold(holder, False)
+            raise
 
 
 @functools.cache
