@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asbc.embeddings.download import DownloadError, unreachable
+from asbc.embeddings.files import plain_labels
 from asbc.embeddings.source import EncoderSource
 from asbc.embeddings.store import Embeddings, cache_folder, check_arrays, first_line
 from asbc.extras import needed
@@ -70,12 +70,13 @@ class HuggingFace(EncoderSource):
         """Return the vectors of the column, or embed its images."""
         if not isinstance(self.dataset, str) or not self.dataset:
             raise ValueError("dataset: no data set of the hub or folder given")
-        rows = open_dataset(self.dataset, self.split, self.config, self.revision, self.cache, self.download)
-        column, kind = _column(rows, self.column, self.dataset)
-        label = _label(rows, self.label, column, self.dataset)
+        rows = self._open(self.dataset)
+        column, kind = self._choose_column(rows)
+        label = self._choose_label(rows, column)
         name = self.name or Path(self.dataset).name
         if kind == "vectors":
-            vectors, labels = _read_column(rows, column), None if label is None else _read_column(rows, label)
+            vectors = _read_column(rows, column)
+            labels = None if label is None else plain_labels(_read_column(rows, label), self.dataset)
             if vectors.ndim != 2:
                 lengths = sorted({np.size(vector) for vector in vectors})[:5]
                 raise ValueError(f"{self.dataset}, column {column}: vectors must have one length, got {lengths}")
@@ -84,6 +85,80 @@ class HuggingFace(EncoderSource):
         if self.source in ("published", "sample"):
             raise ValueError(f"source={self.source!r} has no encoder for images; choose lightly, checkpoint or timm")
         return EncoderSource.load(replace(self, dataset=HubImages(rows, column, label), name=name))
+
+    def _open(self, name: str) -> Any:
+        """Return the split of the data set, by its name on the hub or its folder."""
+        with needed("embedding=hf", "hf"):
+            import datasets
+            from huggingface_hub import constants
+        folder = Path(name).expanduser()
+        if any((folder / file).exists() for file in ("state.json", "dataset_dict.json")):
+            found = datasets.load_from_disk(str(folder))
+            if isinstance(found, datasets.Dataset):
+                return found
+            if self.split not in found:
+                raise ValueError(f"split={self.split!r}: {name} has {', '.join(found)}")
+            return found[self.split]
+        source, reason = (str(folder) if folder.is_dir() else name), None
+        if not folder.is_dir():
+            reason = unreachable(constants.ENDPOINT) if self.download else "download=false"
+        options = {"split": self.split, "revision": self.revision, "cache_dir": str(cache_folder(self.cache) / "hf")}
+        try:
+            with _offline(reason is not None or folder.is_dir()):
+                return datasets.load_dataset(source, self.config, **options)
+        except Exception as error:  # datasets raises many kinds
+            first = first_line(error)
+            if not reason:
+                raise ValueError(f"dataset={name!r}, split={self.split!r}: {first}") from error
+            detail = "" if "OfflineMode" in first else f": {first}"
+            raise DownloadError(
+                f"dataset={name!r} is not a folder, not in the cache, and the hub is unreachable ({reason}){detail}\n"
+                "Without a download: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs "
+                "no file.\n"
+                f"Or download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
+                f"{name} --local-dir folder) and give embedding.dataset=folder."
+            ) from error
+
+    def _choose_column(self, rows: Any) -> tuple[str, str]:
+        """Return the column to embed, and whether it holds images or vectors."""
+        from datasets import Image
+
+        floats = {key for key, each in rows.features.items() if "float" in str(getattr(each, "feature", ""))}
+        kinds = {key: "images" for key, each in rows.features.items() if isinstance(each, Image)}
+        kinds |= dict.fromkeys(sorted(floats), "vectors")
+        if self.column is not None:
+            if self.column not in kinds:
+                has = ", ".join(f"{key} ({kind})" for key, kind in kinds.items()) or "none"
+                raise ValueError(
+                    f"column={self.column!r} holds neither images nor vectors; {self.dataset} has {has} among "
+                    f"{list(rows.features)}"
+                )
+            return self.column, kinds[self.column]
+        for kind in ("images", "vectors"):
+            found = [key for key, each in kinds.items() if each == kind]
+            if len(found) == 1:
+                return found[0], kind
+            if found:
+                raise ValueError(
+                    f"column: {self.dataset} has several columns of {kind}, name one of {', '.join(found)}"
+                )
+        raise ValueError(f"column: {self.dataset} has neither images nor vectors of floats, but {rows.features}")
+
+    def _choose_label(self, rows: Any, column: str) -> str | None:
+        """Return the column of classes, or None."""
+        from datasets import ClassLabel
+
+        others = [key for key in rows.features if key != column]
+        if self.label is not None:
+            if self.label not in others:
+                raise ValueError(
+                    f"label={self.label!r}: {self.dataset} has no such column; there are {', '.join(others) or 'none'}"
+                )
+            return self.label
+        classes = [key for key in others if isinstance(rows.features[key], ClassLabel)]
+        if len(classes) > 1:
+            raise ValueError(f"label: {self.dataset} has several columns of classes, name one of {', '.join(classes)}")
+        return classes[0] if classes else "label" if "label" in others else None
 
 
 class HubImages:
@@ -111,46 +186,6 @@ class HubImages:
         return f"{self.rows._fingerprint} {self.column} {self.label}"
 
 
-def open_dataset(
-    name: str,
-    split: str = "test",
-    config: str | None = None,
-    revision: str | None = None,
-    cache: str | os.PathLike | None = None,
-    download: bool = True,
-) -> Any:
-    """Return a split of a data set, by its name on the hub or its folder. See `HuggingFace` for the parameters."""
-    with needed("embedding=hf", "hf"):
-        import datasets
-        from huggingface_hub import constants
-    folder = Path(name).expanduser()
-    if any((folder / file).exists() for file in ("state.json", "dataset_dict.json")):
-        found = datasets.load_from_disk(str(folder))
-        if isinstance(found, datasets.Dataset):
-            return found
-        if split not in found:
-            raise ValueError(f"split={split!r}: {name} has {', '.join(found)}")
-        return found[split]
-    source, place, reason = (str(folder) if folder.is_dir() else name), str(cache_folder(cache) / "hf"), None
-    if not folder.is_dir():
-        reason = unreachable(constants.ENDPOINT) if download else "download=false"
-    try:
-        with _offline(reason is not None or folder.is_dir()):
-            return datasets.load_dataset(source, config, split=split, revision=revision, cache_dir=place)
-    except Exception as error:  # datasets raises many kinds
-        first = first_line(error)
-        if reason:
-            detail = "" if "OfflineMode" in first else f": {first}"
-            raise DownloadError(
-                f"dataset={name!r} is not a folder, not in the cache, and the hub is unreachable ({reason}){detail}\n"
-                "Without a download: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs "
-                "no file.\n"
-                f"Or download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
-                f"{name} --local-dir folder) and give embedding.dataset=folder."
-            ) from error
-        raise ValueError(f"dataset={name!r}, split={split!r}: {first}") from error
-
-
 @contextmanager
 def _offline(offline: bool) -> Iterator[None]:
     """Keep the libraries from contacting a hub that is known to be unreachable."""
@@ -164,44 +199,6 @@ def _offline(offline: bool) -> Iterator[None]:
         yield
     finally:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
-
-
-def _column(rows: Any, chosen: str | None, name: str) -> tuple[str, str]:
-    """Return the column to embed, and whether it holds images or vectors."""
-    from datasets import Image
-
-    floats = {key for key, each in rows.features.items() if "float" in str(getattr(each, "feature", ""))}
-    kinds = {key: "images" for key, each in rows.features.items() if isinstance(each, Image)}
-    kinds |= dict.fromkeys(sorted(floats), "vectors")
-    if chosen is not None:
-        if chosen not in kinds:
-            has = ", ".join(f"{key} ({kind})" for key, kind in kinds.items()) or "none"
-            raise ValueError(
-                f"column={chosen!r} holds neither images nor vectors; {name} has {has} among {list(rows.features)}"
-            )
-        return chosen, kinds[chosen]
-    for kind in ("images", "vectors"):
-        found = [key for key, each in kinds.items() if each == kind]
-        if len(found) == 1:
-            return found[0], kind
-        if found:
-            raise ValueError(f"column: {name} has several columns of {kind}, name one of {', '.join(found)}")
-    raise ValueError(f"column: {name} has neither images nor vectors of floats, but {rows.features}")
-
-
-def _label(rows: Any, chosen: str | None, column: str, name: str) -> str | None:
-    """Return the column of classes, or None."""
-    from datasets import ClassLabel
-
-    others = [key for key in rows.features if key != column]
-    if chosen is not None:
-        if chosen not in others:
-            raise ValueError(f"label={chosen!r}: {name} has no such column; there are {', '.join(others) or 'none'}")
-        return chosen
-    classes = [key for key in others if isinstance(rows.features[key], ClassLabel)]
-    if len(classes) > 1:
-        raise ValueError(f"label: {name} has several columns of classes, name one of {', '.join(classes)}")
-    return classes[0] if classes else "label" if "label" in others else None
 
 
 def _read_column(rows: Any, column: str) -> NDArray:
