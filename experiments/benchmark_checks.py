@@ -1,6 +1,6 @@
 """What the checks cost that keep damage and mistakes from going unseen, as shares of the work they belong to.
 
-Part of `make bench`; by itself: ``python experiments/benchmark_checks.py``.
+Part of `make bench`; alone: ``python experiments/benchmark_checks.py``.
 """
 
 from __future__ import annotations

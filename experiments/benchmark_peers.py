@@ -6,7 +6,7 @@
 
 Every contestant has a process of its own, which maps the same vectors and warms up. Then they take turns, one run each
 in every round, so that whatever else the machine does falls on all of them; a line of the table shows the median over
-rounds of the ratio to the line that it is compared with, and the least and largest ratio. An index is built anew in
+rounds of the ratio to the line that it is compared with, and the least and largest ratio. An index is rebuilt in
 every round. An inverted file or small-world graph of faiss serves all its lines in that round: the time of a line is
 that of the build and of its own search, and where two recalls take the same breadth, one search serves both. These are
 tuned to their recalls on the index of the first round, untimed; the tuning of ours is part of what is timed.
@@ -143,7 +143,7 @@ def work(names, folder: Path) -> None:
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
     asked = requests()
-    # All processes share the pages of the file; copy on write, because some libraries compile anew for what they must
+    # All processes share the pages of the file; copy on write, because some libraries compile again for what they must
     # not write to.
     X = np.asarray(np.load(folder / "vectors.npy", mmap_mode="c"))
     X.max()  # so that no run is the first to read it
@@ -205,7 +205,7 @@ def write_vectors(folder: Path, n, d, data):
 
 
 def compete(n, d, data, rounds, rows):
-    """Lines of the table for n vectors of one kind, of d columns: those that have run so far, anew after every run."""
+    """Lines of the table for n vectors of one kind, of d columns: those that have run so far, written after every run."""
     names = {}
     for row in rows:
         names.setdefault(row.process, []).append(row.name)
@@ -236,7 +236,7 @@ def table_line(row, answers, **known):
 
 
 def merged(before, now):
-    """All lines, those of this run in place of earlier ones of the same name, in order of size and kind of vectors."""
+    """All lines, those of this run instead of earlier ones of the same name, in order of size and kind of vectors."""
     place = {name: number for number, name in enumerate(LINES)}
     lines = {(x["n"], x["d"], list(VECTORS).index(x["data"]), place[x["name"]]): x for x in [*before, *now]}
     return [lines[key] for key in sorted(lines)]

@@ -3,7 +3,7 @@
     NUMBA_NUM_THREADS=32 python experiments/block_memory.py vectors.npy
 
 Compiled loops have memory that no tool of Python sees, so Linux is asked for the peak of the whole process. What is
-freed must go back to it at once: run as a program, this starts itself anew with an allocator that is told so.
+freed must go back to it at once: run as a program, this restarts itself with an allocator that does so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def bytes_per_node(vectors: Path, threads: int) -> float:
 
 
 def _status(name: str) -> int:
-    """A line of what Linux tells of this process, in bytes."""
+    """Return one line of /proc/self/status, in bytes."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return 1024 * int(found[1])
@@ -44,7 +44,7 @@ def main() -> None:
     index = build_index(X, 30, "ivf", {"n_probe": PROBES})[0]
     rows = np.arange(min(len(X), BLOCK))
     find_rows(X, rows, index, 30)  # compiles, and keeps what is kept from block to block
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = _status("VmRSS")
     find_rows(X, rows, index, 30)
     print((_status("VmHWM") - before) / len(rows))

@@ -109,7 +109,7 @@ def graph_of(X, name):
 
 
 def umap_of(X):
-    """UMAP's graph, in the two steps that it takes by itself: the first gives the neighbours whose recall is shown."""
+    """UMAP's graph, in its own two steps: the first gives the neighbours whose recall is shown."""
     from benchmark_scale import umap_graph, umap_neighbors
 
     def run():
