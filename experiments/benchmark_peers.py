@@ -205,7 +205,7 @@ def write_vectors(folder: Path, n, d, data):
 
 
 def compete(n, d, data, rounds, rows):
-    """Lines of the table for n vectors of one kind, of d columns: those that have run so far, written after every run."""
+    """Lines of the table for n vectors of one kind, of d columns: those run so far, written after every run."""
     names = {}
     for row in rows:
         names.setdefault(row.process, []).append(row.name)
