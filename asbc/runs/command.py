@@ -419,8 +419,9 @@ def check_overrides(cfg: DictConfig) -> None:
     typed = [override.lstrip("+~").partition("=")[0] for override in context.overrides.task]
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     known = {*OmegaConf.load(conf_dir() / "config.yaml"), *groups, "methods", *context.runtime.choices}
-    for key in typed:
-        if key.partition(".")[0].partition("@")[0] not in known:
+    for key, override in zip(typed, context.overrides.task, strict=True):
+        # Hydra refuses unknown settings, but not those that + adds.
+        if override.startswith("+") and key.partition(".")[0].partition("@")[0] not in known:
             raise ValueError(f"there is no setting {key}{closest(key, keys_of(cfg))}")
     for key in ("gamma", "n_grid"):
         if key in typed and key not in cfg.bandwidth:

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
@@ -13,6 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from asbc.configs import conf_dir
+from asbc.embeddings import Digits
 from asbc.runs import command as cli
 from asbc.runs.record import read_record
 from asbc.runs.results import collect, read_status
@@ -154,6 +156,24 @@ def test_settings_of_the_bandwidth_have_short_names(key, tmp_path, monkeypatch, 
     assert collect(tmp_path)[f"bandwidth.{name}"].unique().tolist() == [float(value)]
     (folder,) = tmp_path.glob("runs/*/")
     assert f"resolved config: {folder / 'config.yaml'}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_settings_of_an_experiment_have_short_names(tmp_path, monkeypatch):
+    labels = Digits().load().labels
+    np.save(tmp_path / "people.npy", np.where(np.arange(len(labels)) % 9 == 0, (labels + 1) % 10, labels))
+    words = ["experiment=noise", "method=[knn]", "evaluate.noise.kinds=[]", "evaluate.noise.rivals=[]"]
+    assert (
+        asbc(
+            monkeypatch,
+            *words,
+            f"noisy_labels={tmp_path / 'people.npy'}",
+            f"out={tmp_path}",
+            *TINY,
+            "samples_per_class=[6]",
+        )
+        == 0
+    )
+    assert collect(tmp_path)["metric"].unique().tolist() == ["noise_human"]
 
 
 def test_both_names_of_a_setting_are_one_run(tmp_path, monkeypatch):
