@@ -19,7 +19,16 @@ from asbc.evaluate.scores import METRICS, PER_SAMPLE, Comparison, Metric, compar
 from asbc.report.style import level_order, own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment
-from asbc.runs.results import ResultsError, StoredRun, flat_settings, open_run, run_folders, varying_settings
+from asbc.runs.results import (
+    CANDIDATES,
+    ResultsError,
+    StoredRun,
+    flat_settings,
+    last_level,
+    open_run,
+    run_folders,
+    varying_settings,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +115,7 @@ class Study:
     @property
     def methods(self) -> list[str]:
         """Methods in the order of the results, without the bandwidths that were tuned with labels."""
-        return [name for name in self.rows["method"].drop_duplicates().tolist() if not name.startswith("tuned_")]
+        return [name for name in self.rows["method"].drop_duplicates().tolist() if not name.startswith(CANDIDATES)]
 
     @property
     def settings(self) -> list[Any]:
@@ -130,9 +139,8 @@ class Study:
 
     def largest_sample(self, metric: str) -> Study:
         """Return the part with the most samples per class, for a metric whose levels are not samples per class."""
-        samples = sorted(self.of(metric)["samples"].unique().tolist(), key=level_order)
         by_samples = self.record.metric(metric).level == PER_SAMPLE
-        return self if by_samples or len(samples) < 2 else self.at_samples(samples[-1])
+        return self if by_samples or not self.has(metric) else self.at_samples(last_level(self.of(metric)))
 
     def at_samples(self, samples: int) -> Study:
         """Return the part with one number of samples per class."""
@@ -175,7 +183,7 @@ class Study:
         best = self.of("regret")
         best = best[best["method"] == method][["weights", "samples", "trial", "best_scale", "best_per_node"]]
         tuned = self.of("loo")
-        tuned = tuned[tuned["method"].str.startswith("tuned_")]
+        tuned = tuned[tuned["method"].str.startswith(CANDIDATES)]
         if best.empty or tuned.empty:
             return None
         best = best.rename(columns={"best_scale": "scale", "best_per_node": "per_node"})
@@ -495,9 +503,9 @@ def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment) -> Sw
     frames = []
     for run in sorted(group, key=lambda run: run.finished):
         rows = default_target(tables[run.id][tables[run.id]["metric"] == metric.name])
-        rows = rows[~rows["method"].str.startswith("tuned_")]
+        rows = rows[~rows["method"].str.startswith(CANDIDATES)]
         if len(rows):
-            rows = rows[rows["samples"] == max(rows["samples"].unique().tolist(), key=level_order)]
+            rows = rows[rows["samples"] == last_level(rows)]
             rows = rows[[name for name in SCORE if name in rows]]
             frames.append(rows.assign(**{name: _plain(flat[run.id].get(key)) for key, name in axes.items()}))
     if len(frames) < 2 or not axes:

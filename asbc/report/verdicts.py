@@ -16,7 +16,7 @@ from asbc.report.style import label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Claim
-from asbc.runs.results import StoredRun
+from asbc.runs.results import StoredRun, last_level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ def _most_methods(studies: Iterable[Study], metric: str) -> Study | None:
     found = []
     for study in studies:
         if study.has(metric) and len(study.settings) < 2:
-            samples = max(study.of(metric)["samples"].unique().tolist(), key=level_order)
+            samples = last_level(study.of(metric))
             found.append((len(study.scores(metric)), level_order(samples), study, samples))
     if not found:
         return None
@@ -476,16 +476,10 @@ def _cost(subject: Subject, claim: Claim) -> tuple[str, str, str]:
         f"{search.median():.2f} s and the rest, from dimension to graph, {rest.median():.2f} s (medians). The search "
         f"is {(search / build).median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
     )
-    if len(rest) == 1:
-        return (
-            name,
-            UNKNOWN,
-            (
-                f"{evidence}. It was timed only once, because experiments of one command share it. "
-                f"`asbc experiment={name} rerun=true` on its own times it in every trial."
-            ),
-        )
-    return name, found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
+    if len(rest) > 1:
+        return name, found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
+    evidence += ". It was timed only once, because experiments of one command share it. "
+    return name, UNKNOWN, f"{evidence}`asbc experiment={name} rerun=true` on its own times it in every trial."
 
 
 def _search_times(study: Study, method: str) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from asbc.embeddings.store import CacheError
 from asbc.evaluate.scores import METRICS, PER_SAMPLE, Metric, balanced_differs
 from asbc.extras import MissingExtraError
 from asbc.runs.record import Experiment, find_record, read_record
-from asbc.runs.results import ALL, RESULTS, SETTINGS, ResultsError, read_rows
+from asbc.runs.results import CANDIDATES, RESULTS, SETTINGS, ResultsError, last_level, read_rows
 from asbc.runs.run import NothingToScore, level_in_words, run
 from asbc.storage import DamagedFileError, explain_write_error, read_json, remove_temporary_files, write_json
 from asbc.version import __version__
@@ -43,7 +43,6 @@ log = logging.getLogger("asbc")
 UNLABELED = 3  # exit code if all evaluations need labels and the data have none
 # Of the graph and its kernels: printed in a table of their own, where scores are printed too.
 GRAPH = ("components", "isolated", "degree_median", "rank_median", "dimension_median")
-CANDIDATES = "tuned_"  # start of the names of candidates that the regret task tunes with labels
 
 
 # What it prints
@@ -106,11 +105,6 @@ def _slices(rows: pd.DataFrame, metric: Metric) -> Iterator[tuple[str, pd.DataFr
             yield f"{metric.title}, {level:g} {unit.rstrip('s') if level == 1 else unit}", own[own["level"] == level]
     elif len(own):
         yield metric.title, own
-
-
-def last_level(table: pd.DataFrame) -> int:
-    """Return the level with the most nodes: 0 for all nodes if it was run, the largest number otherwise."""
-    return ALL if (table["samples"] == ALL).any() else int(table["samples"].max())
 
 
 def summary(table: pd.DataFrame, record: Experiment | None = None) -> dict[str, float]:

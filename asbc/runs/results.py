@@ -61,6 +61,7 @@ MAX_YAML_BYTES = 2**20
 MAX_YAML_DEPTH = 32
 # Columns of packed bytes: which nodes were scored and right, and the density of rank and dimension.
 PER_NODE = ["scored", "right", "density"]
+CANDIDATES = "tuned_"  # start of the names of candidates that the regret task tunes with labels
 
 
 class ResultsError(RuntimeError):
@@ -276,6 +277,11 @@ def join_rows(frames: list[pd.DataFrame]) -> pd.DataFrame:
     # A setting that is 1 in one run and 0.5 in another is a plain float.
     joined = joined.astype({c: "float64" for c in joined if joined[c].dtype == "Float64"})
     return joined.reindex(columns=columns)
+
+
+def last_level(table: pd.DataFrame) -> int:
+    """Return the level with the most nodes: 0 for all nodes if it was run, the largest number otherwise."""
+    return ALL if (table["samples"] == ALL).any() else int(table["samples"].max())
 
 
 def read_status(folder: Path) -> dict[str, Any]:

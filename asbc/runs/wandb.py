@@ -19,9 +19,9 @@ from urllib.request import urlopen
 
 from asbc.evaluate.scores import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
-from asbc.runs.command import CANDIDATES, last_level, summary
+from asbc.runs.command import summary
 from asbc.runs.record import Experiment
-from asbc.runs.results import ALL, PER_NODE, RESULTS, StoredRun, list_runs, open_run, read_rows
+from asbc.runs.results import ALL, CANDIDATES, PER_NODE, RESULTS, StoredRun, last_level, list_runs, open_run, read_rows
 from asbc.runs.run import Send
 from asbc.storage import write_atomic
 

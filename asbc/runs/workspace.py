@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asbc.extras import needed
-from asbc.runs.command import CANDIDATES, headline
+from asbc.runs.command import headline
 from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment
-from asbc.runs.results import StoredRun, flat_settings, join_rows, list_runs, open_run, varying_settings
+from asbc.runs.results import CANDIDATES, StoredRun, flat_settings, join_rows, list_runs, open_run, varying_settings
 from asbc.runs.wandb import WandbLogger, points, wandb_config, wandb_id
 from asbc.storage import DamagedFileError, read_json, write_json
 
