@@ -612,13 +612,14 @@ def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, fixed: str, 
         values = table.to_numpy(float)
         shades = LinearSegmentedColormap.from_list("asbc", SHADES[:6])
         image = axes.imshow(values, cmap=shades, aspect="auto", vmin=span[0], vmax=span[1])
-        bar = axes.figure.colorbar(image, ax=axes, label=title)
+        bar = axes.figure.colorbar(image, ax=axes, label=title, pad=0.02, aspect=30)
         bar.ax.grid(visible=False)
         dark = span[0] + 0.6 * (span[1] - span[0])
+        size = "medium" if len(table.columns) < 4 else "small" if len(table.columns) < 6 else "x-small"
         for (i, j), value in np.ndenumerate(values):
             if np.isfinite(value):
                 color = "white" if value > dark else INK
-                axes.text(j, i, f"{value:.3f}", ha="center", va="center", color=color)
+                axes.text(j, i, f"{value:.3f}", ha="center", va="center", color=color, size=size)
         axes.set_xticks(range(len(table.columns)), [_short(value) for value in table.columns])
         axes.set_yticks(range(len(table.index)), [_short(value) for value in table.index])
         axes.grid(visible=False)
