@@ -103,3 +103,11 @@ def test_the_conda_recipe_has_the_dependencies_of_the_core():
     assert recipe == set(re.findall(r'"(.+)"', core))
     scripts = re.search(r"^\[project\.scripts\]\n(.*?)\n\n", project, re.M | re.S)[1].replace('"', "").splitlines()
     assert {line.strip("- ") for line in re.findall(r"^    - asbc.* = .*$", text, re.M)} == set(scripts)
+
+
+def test_every_file_names_the_same_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == asbc.__version__
+    assert f'version = "{asbc.__version__}"' in (ROOT / "docs" / "conda" / "meta.yaml").read_text()
+    newest = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest.groups() == (asbc.__version__, str(citation["date-released"]))
