@@ -1,4 +1,4 @@
-"""What a graph is worth: methods, tasks, and whether one method beats another."""
+"""How good a graph is: methods, tasks, and whether one method beats another."""
 
 from .geometry import Alignment, Health, Regimes
 from .noise import LabelNoise

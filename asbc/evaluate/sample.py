@@ -233,7 +233,7 @@ class Sample:
             assert found is not None
             return found
 
-        return self.once(("dimension", by), estimate, seeded=_drawn(by))
+        return self.once(("dimension", by), estimate, seeded=_depends_on_seed(by))
 
     def choice(self, bandwidth: Bandwidth, target: Dimension | None = None) -> BandwidthChoice:
         """Bandwidths that a rule chooses, matched to the sample's dimension or to `target`."""
@@ -244,13 +244,13 @@ class Sample:
             assert choice is not None
             return choice
 
-        return self.once(self._choice_key(bandwidth, target), choose, seeded=_drawn(target or self.target))
+        return self.once(self._choice_key(bandwidth, target), choose, seeded=_depends_on_seed(target or self.target))
 
     def seeded(self, method: Method) -> bool:
         """Whether the rows of a method depend on the seed: through the dimension, or, for a function, possibly."""
         rule, bandwidth = method.weight_rule(), method.bandwidth
         by_dimension = rule.uses_dimension or (bandwidth is not None and bandwidth.uses_dimension)
-        return isinstance(rule, FunctionWeights) or (by_dimension and _drawn(self.target))
+        return isinstance(rule, FunctionWeights) or (by_dimension and _depends_on_seed(self.target))
 
     def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
         return "bandwidth", key_of(bandwidth), target or self.target
@@ -305,6 +305,6 @@ class Sample:
         return self._seconds_of("search")
 
 
-def _drawn(estimator: Dimension) -> bool:
+def _depends_on_seed(estimator: Dimension) -> bool:
     """Whether an estimate of dimension depends on the seed."""
     return estimator.estimator == "mst"

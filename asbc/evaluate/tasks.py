@@ -1,6 +1,7 @@
 """Tasks measure a method on a sample; each is an option of `conf/evaluate`.
 
-This module has the base class and the tasks that need labels; :mod:`asbc.evaluate.geometry` has the others.
+This module has the base class and most tasks that need labels. :mod:`asbc.evaluate.noise` measures the search for wrong
+labels, and :mod:`asbc.evaluate.geometry` has the tasks without labels.
 """
 
 from __future__ import annotations

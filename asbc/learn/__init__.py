@@ -1,6 +1,14 @@
-"""Learning on a graph: votes, propagation, label issues, duplicates, and a probe for training.
+"""Learning on a graph: votes, propagation, clusters, label issues, duplicates, and a probe for training.
 
-:class:`GraphProbe` needs Lightning, so it is imported on first use.
+`source` opens the rows of a graph, in memory or on disk, for all others, and `labels` turns labels into class numbers.
+
+- Classification: `vote` and `propagation` compute, and `classifiers` has the estimators.
+- Wrong labels: `ridge` and `experts` estimate the probability of each class, `issues` ranks the labels, and
+  `corrections` applies the decisions of a reviewer.
+- Clusters: `clusters` finds them, `names` names them.
+- Description: `duplicates`, and `describe` for everything together.
+
+:class:`GraphProbe` (`probe`) needs Lightning, so it is imported on first use. The other public names are in `asbc`.
 """
 
 from __future__ import annotations

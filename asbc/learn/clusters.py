@@ -326,7 +326,7 @@ def _levels(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: in
 
 def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int) -> list[_Partition]:
     """Return partitions from coarse to fine: from about two clusters, until they become small."""
-    from sklearn.metrics import adjusted_mutual_info_score  # imports rich
+    from sklearn.metrics import adjusted_mutual_info_score  # late, because it imports rich
 
     def partition(resolution: float) -> _Partition:
         labels, *others = _leiden_each([graph, *perturbed], resolution, seed)

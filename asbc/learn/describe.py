@@ -306,7 +306,7 @@ def global_dimension(
     >>> round(global_dimension(sheet)[0])
     2
     """
-    from sklearn.metrics.pairwise import euclidean_distances  # imports rich
+    from sklearn.metrics.pairwise import euclidean_distances  # late, because it imports rich
 
     vectors = _some_rows(X, whole_number(sample, "sample", SMALLEST_TREE), seed, metric)
     n = len(vectors)

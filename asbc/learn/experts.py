@@ -14,7 +14,7 @@ from asbc.learn.source import Block, GraphRows, row_blocks
 # Constants were chosen on clinc100, digits and CIFAR-10N.
 SMOOTHING = 0.1  # added to the weight of every class before its logarithm
 SHRINKAGE = 0.01  # penalty of the logistic regression, times classes² / nodes
-CONFUSED = 0.002  # share of labels that are taken to be moved to a similar class, beside those moved to any
+CONFUSED = 0.002  # share of labels that are taken to be moved to a similar class, in addition to those moved to any
 FOLDS = 5
 ROUNDS = 5  # of the logistic regression
 SAMPLED_VALUES = 2**21  # nodes x classes that the logistic regression is trained on

@@ -299,7 +299,7 @@ def find_label_issues(
 
 
 def judge_labels(evidence: GraphRows, labels: ArrayLike) -> LabelIssues:
-    """Return what :func:`find_label_issues` does, from evidence that is checked already."""
+    """Return what :func:`find_label_issues` does, from rows that :func:`open_source` has opened."""
     n = evidence.neighbors.n
     codes, classes = encode_partial(labels, n)  # type: ignore[arg-type]
     voted = vote_of_rows(evidence, codes)

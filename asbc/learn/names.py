@@ -70,7 +70,7 @@ def name_clusters(
 
 
 def _from_words(clusters: NDArray, texts: list[str], n_words: int, stop_words: str | list[str] | None) -> list[str]:
-    from sklearn.feature_extraction.text import CountVectorizer  # imports rich
+    from sklearn.feature_extraction.text import CountVectorizer  # late, because it imports rich
 
     count = int(clusters.max()) + 1
     documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c).tolist()) for c in range(count)]

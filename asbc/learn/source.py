@@ -98,7 +98,7 @@ def open_source(
     Parameters
     ----------
     source : (n, d) array-like, fitted GraphBuilder, or path of a graph folder that ``asbc-build`` has finished
-        The files of a folder are compared with their checksums. An `GraphRows` is returned as it is.
+        The files of a folder are compared with their checksums. A `GraphRows` is returned as it is.
     weights, metric, seed
         Of the builder that is fitted to vectors. Without a metric, it is cosine; a graph has its own.
     vectors : (n, d) array or None, default=None

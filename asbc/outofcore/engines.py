@@ -1,4 +1,4 @@
-"""Run blocks on the workers of a Dask cluster.
+"""The engine that runs blocks on the workers of a Dask cluster. The local one is in :mod:`asbc.outofcore.driver`.
 
 An engine has ``run(function, folder, stage, blocks)``, which calls ``function(folder, stage, block)`` for each block
 and yields the blocks as they finish. Calls carry a path and two small values, and return nothing: data stay in files.

@@ -328,7 +328,7 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     See Also
     --------
     asbc.collect : the rows alone, as one table.
-    asbc.report.make_report : the page.
+    asbc.report.command.make_report : write the page.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The page: everything that there is to say about the results, and the HTML that shows it."""
+"""The page: the answers, verdicts, figures and tables of every subject, and the HTML that shows them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GLOSSARY = {
 
 
 def glossary_markdown() -> str:
-    """Return the glossary as a table for the README.
+    """Return the glossary as the table of ``docs/glossary.md``.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def glossary_markdown() -> str:
 
 @dataclass(frozen=True)
 class SubjectReport:
-    """Everything that there is to say about one subject; drawings and tables by experiment."""
+    """The answers, caveats, verdicts, drawings and tables of one subject; the last two by experiment."""
 
     subject: Subject
     answers: list[Answer]

@@ -1,4 +1,9 @@
-"""Experiments: from a config to rows of results on disk. Interrupted runs resume."""
+"""Experiments: from a config to rows of results on disk. Interrupted runs resume.
+
+`record` defines what describes an experiment, and `experiments` has the records of asbc's own. `run` computes the rows,
+`results` writes and reads the folder of a run. `command` is ``asbc`` and what it prints. `wandb` is the logger for W&B
+and ``asbc-upload``, and `workspace` builds dashboards there.
+"""
 
 import lazy_loader
 

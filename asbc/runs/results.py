@@ -139,7 +139,7 @@ class Run:
         attempt = 0
         if self.rerun and self.path.exists():
             with suppress(ResultsError):
-                attempt = read_status(self.path)["attempt"]  # goes on counting: W&B refuses an id that it has
+                attempt = read_status(self.path)["attempt"]  # the count continues: W&B refuses an id that it has
             self._set_aside()
         previous = read_status(self.path) if (self.path / STATUS).exists() else {}
         if previous.get("run_id", self.id) != self.id:

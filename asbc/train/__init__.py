@@ -1,4 +1,8 @@
-"""Training of encoders (``asbc-pretrain``): six self-supervised methods with lightly's losses and transforms."""
+"""Training of encoders (``asbc-pretrain``): six self-supervised methods with lightly's losses and transforms.
+
+`methods` has the methods and their base classes, `data` the augmented batches, `run` one training run, `checkpoint` its
+folder, which :mod:`asbc.embeddings` reads, and `command` the command. The settings are in ``conf/`` of this package.
+"""
 
 import lazy_loader
 
