@@ -332,6 +332,7 @@ def fill_constant(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
 
 
 def _filled(sigma: Vector, constant: NDArray[np.bool_]) -> Vector:
+    """Return `sigma` with the median of the others at `constant` nodes; 1 if all nodes are constant."""
     if not constant.any():
         return sigma
     return np.where(constant, 1.0 if constant.all() else np.median(sigma[~constant]), sigma)
@@ -360,6 +361,7 @@ def with_kernels(
 
 
 def _finished(rule: Bandwidth, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
+    """Return what a local rule chooses for all nodes, with constant nodes filled and the kernels computed on demand."""
     choice, constant = split_constant(rule.choose(X, neighbors, dimension), neighbors)
     choice = replace(choice, sigma=fill_constant(choice.sigma, constant))
     return with_kernels(choice, X, neighbors, dimension)

@@ -204,7 +204,7 @@ class NeighborVote(PointClassifier):
     See Also
     --------
     GraphClassifier : propagates labels beyond direct neighbours; the better choice if few nodes are labelled.
-    find_label_issues : uses the same votes to check the labels.
+    find_label_issues : checks labels by the neighbours and a linear model.
 
     Examples
     --------
