@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from asbc.kernels.threads import one_blas_thread
 from asbc.learn.ridge import LeaveOneOutRidge
 from asbc.learn.source import Block, GraphRows, row_blocks
 
@@ -127,6 +128,7 @@ class ClassProbabilities:
         return found
 
 
+@one_blas_thread()  # L-BFGS multiplies many small arrays, for which threads only wait for each other
 def logistic_regression(
     X: NDArray[np.float64], codes: NDArray[np.int64], count: int, penalty: float
 ) -> NDArray[np.float64]:
@@ -158,6 +160,7 @@ def logistic_regression(
     return done.x.reshape(d + 1, count)
 
 
+@one_blas_thread()
 def weigh_experts(experts: list[NDArray[np.float64]], codes: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
     """Return the weight of each expert, and the share of labels that were moved to any class.
 
