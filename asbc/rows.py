@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asbc.bandwidth import Bandwidth, BandwidthChoice
-from asbc.bandwidth.rule import fill_constant, join_choices, split_constant, with_kernels
+from asbc.bandwidth.rule import check_dimension, fill_constant, join_choices, split_constant, with_kernels
 from asbc.dimension import Dimension
 from asbc.kernels.distances import pair_count
 from asbc.neighbors.types import Neighbors, blocks_with_pairs, check_type, vectors_for, with_pairs
@@ -217,7 +217,7 @@ def row_weights(
     check_type(neighbors)
     rule.check_parameters(neighbors.k)
     vectors = vectors_for(X, neighbors) if rule.uses_pairs else None
-    values = None if dimension is None else np.asarray(dimension)
+    values = None if dimension is None else check_dimension(dimension, neighbors)
     found = solve_rows(vectors, neighbors, dimension=values, bandwidth=choice, weights=rule, fitted=fitted)
     out = found.completed().weights
     assert out is not None

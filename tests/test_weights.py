@@ -99,6 +99,12 @@ def test_reference_solver_is_never_better(geometry, choice):
     assert worse > 0
 
 
+def test_row_weights_name_a_wrong_dimension(geometry):
+    X, neighbors = geometry[:2]
+    with pytest.raises(ValueError, match="dimension must"):
+        asbc.row_weights("gaussian", X, neighbors, asbc.Fixed(1.0).select(X, neighbors), dimension=3.0)
+
+
 def test_row_weights_apply_what_the_choice_asks_for(geometry):
     X, neighbors, dimension = geometry
     tuned = asbc.SelfTuning().select(X, neighbors, dimension)

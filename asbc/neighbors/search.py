@@ -192,7 +192,7 @@ def check_search(search: str, n: int, options: Mapping[str, Any]) -> dict[str, i
             valid = ", ".join(known) or "none"
             raise ValueError(f"search={search!r} has no option {name!r}; its options are: {valid}.")
         if value is not None:
-            whole_number(value, name, MIN_LINKS if name == "links" else 1)
+            whole_number(value, name, MIN_LINKS if name == "links" else 1, 2**31 - 1)
     filled = {**known, **{name: value for name, value in options.items() if value is not None}}
     if kind == "ivf":
         if filled["n_lists"] is None:

@@ -189,8 +189,9 @@ def test_extreme_scales():
             {"search": "ivf", "ef_search": 5},
             "search='ivf' has no option 'ef_search'; its options are: n_lists, n_probe",
         ),
-        ({"search": "ivf", "n_probe": 0}, "n_probe must be a whole number of at least 1; got 0"),
+        ({"search": "ivf", "n_probe": 0}, "n_probe must be a whole number from 1 to 2147483647; got 0"),
         ({"search": "ivf", "n_lists": 10**6}, "n_lists must be at most the number of rows"),
+        ({"search": "hnsw", "ef_search": 10**400}, "ef_search must be"),
         ({"search": "exact", "seed": 1}, "search='exact' has no options"),
     ],
 )
