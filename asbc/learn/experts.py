@@ -21,6 +21,7 @@ ROUNDS = 5  # of the logistic regression
 SAMPLED_VALUES = 2**21  # nodes x classes that the logistic regression is trained on
 FITTED_VALUES = 2**16  # nodes x classes that both experts are weighted on
 FITTED_NODES = 500  # at least, for many classes
+MOST_COMPARED = 500  # classes: with more, no matrix of all pairs of classes is computed
 
 
 class ClassProbabilities:
@@ -29,7 +30,8 @@ class ClassProbabilities:
     Two experts judge a node: the weights of its neighbours, and a linear model. The linear model is a logistic
     regression in five folds on the predictions of :class:`LeaveOneOutRidge`. The probability is
     ``softmax(a * linear + b * log(weights + 0.1))``. The numbers a and b, and the share of labels that were moved to
-    any class, are those under which the given labels are most likely.
+    any class, are those under which the given labels are most likely. With more than 500 classes, the linear model is
+    the ridge regression itself, and labels are taken to be moved to any class equally often.
 
     Parameters
     ----------
@@ -44,10 +46,10 @@ class ClassProbabilities:
 
     Attributes
     ----------
-    moved : (count, count) float64
+    moved : (count, count) float64 or None
         How often nodes of the first class are taken to be labelled as the second one, relative to the most frequent
         move: equally often for the share of labels that were moved to any class, and in proportion to how often the
-        model confuses the two classes for another 0.2%.
+        model confuses the two classes for another 0.2%. None stands for equally often.
 
     Examples
     --------
@@ -63,8 +65,9 @@ class ClassProbabilities:
 
     def __init__(self, rows: GraphRows, codes: NDArray[np.int64], count: int, size: int) -> None:
         self.codes, self.count = codes, count
-        self.ridge = None
-        self.moved = np.zeros((count, count))
+        self.ridge: LeaveOneOutRidge | None = None
+        self.moved: NDArray[np.float64] | None = None
+        self.lines: list[NDArray[np.float64]] = []  # coefficients of the logistic regression, by fold
         if count == 1:
             return
         shuffled = np.random.default_rng(0).permutation(np.flatnonzero(codes >= 0))
@@ -77,15 +80,18 @@ class ClassProbabilities:
         experts = self._sampled(rows, sampled, size)
         if self.ridge is not None:
             self.scale = experts[0].std() or 1.0
-            penalty = SHRINKAGE * count**2 / len(own)
-            self.lines = [
-                logistic_regression(experts[0][fold != f] / self.scale, own[fold != f], count, penalty)
-                for f in range(FOLDS)
-            ]
+            if count <= MOST_COMPARED:
+                penalty = SHRINKAGE * count**2 / len(own)
+                self.lines = [
+                    logistic_regression(experts[0][fold != f] / self.scale, own[fold != f], count, penalty)
+                    for f in range(FOLDS)
+                ]
             experts[0] = self._linear(experts[0], fold)
         fitted = np.searchsorted(sampled, shuffled[: max(FITTED_NODES, FITTED_VALUES // count)])
         experts = [each[fitted] for each in experts]
         self.weights, uniform = weigh_experts(experts, own[fitted])
+        if count > MOST_COMPARED:
+            return
         found = self._combine(experts)
         moved = found.T @ found
         np.fill_diagonal(moved, np.finfo(float).tiny)
@@ -104,7 +110,9 @@ class ClassProbabilities:
         return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
     def _linear(self, predicted: NDArray[np.float64], fold: NDArray[np.int8]) -> NDArray[np.float64]:
-        """Return the logits of the logistic regression that was trained without each node's fold."""
+        """Return the logits of the logistic regression that was trained without each node's fold, if there is one."""
+        if not self.lines:
+            return predicted / self.scale
         logits = np.empty_like(predicted)
         for f, line in enumerate(self.lines):
             logits[fold == f] = predicted[fold == f] @ (line[:-1] / self.scale) + line[-1]
@@ -126,6 +134,12 @@ class ClassProbabilities:
         if self.ridge is None:
             found[votes.sum(axis=1) == 0.0] = 0.0
         return found
+
+    def of_other_classes(self, found: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sum the probabilities of the classes that each label may come from, weighted by `moved`."""
+        if self.moved is None:
+            return found.sum(axis=1) - found[np.arange(len(codes)), codes]
+        return np.einsum("ic,ic->i", found, self.moved.T[codes])
 
 
 @one_blas_thread()  # L-BFGS multiplies many small arrays, for which threads only wait for each other

@@ -314,7 +314,7 @@ def judge_labels(evidence: GraphRows, labels: ArrayLike) -> LabelIssues:
         found = model.predict(block)
         own[nodes], other[nodes], winner[nodes] = _leaders(found, codes[nodes])
         support[nodes] = np.maximum(own[nodes], other[nodes])
-        rest[nodes] = np.einsum("ic,ic->i", found, model.moved.T[codes[nodes]])
+        rest[nodes] = model.of_other_classes(found, codes[nodes])
         agree = (codes[block.indices] == winner[nodes, None]) & (block.weights > 0)
         heaviest = np.argsort(np.where(agree, -block.weights, 1.0), axis=1, kind="stable")[:, :SUPPORTERS]
         supporters[nodes] = np.take_along_axis(np.where(agree, block.indices, -1), heaviest, axis=1)

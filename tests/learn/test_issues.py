@@ -492,3 +492,15 @@ def test_labels_with_another_index_are_refused(shuffled):
                 call(X, wrong)
     assert asbc.describe(X, others[0].to_numpy()).loo_accuracy > 0.9
     assert asbc.describe(X.to_numpy(), others[0]).loo_accuracy > 0.9  # arrays have no index
+
+
+def test_many_classes_need_no_matrix_of_their_pairs(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 30
+    X = rng.normal(size=(30, 8))[y] * 3 + rng.normal(size=(600, 8))
+    y[:12] = (y[:12] + 7) % 30
+    few = asbc.find_label_issues(X, y)
+    monkeypatch.setattr("asbc.learn.experts.MOST_COMPARED", 20)
+    many = asbc.find_label_issues(X, y)
+    for issues in (few, many):
+        assert np.isin(np.arange(12), np.argsort(-issues.suspicion)[:18]).mean() > 0.9
