@@ -18,7 +18,7 @@ import pandas as pd
 from label_noise import noise
 from running import run_folders
 
-from asbc.embeddings.bundled import CIFAR100_CARD, DATA
+from asbc.embeddings.source import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.learn.issues import judge_labels
 from asbc.learn.source import open_source

@@ -22,7 +22,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import asbc
 from asbc.embeddings import Clinc100, Digits, stratified_sample
-from asbc.embeddings.bundled import CIFAR100_CARD, DATA, load_sample
+from asbc.embeddings.source import CIFAR100_CARD, DATA, load_sample
 from asbc.evaluate.tasks import spectral_clusters
 from asbc.learn.clusters import leiden
 from asbc.storage import read_json

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from running import run_folders
 
-from asbc.embeddings.bundled import CIFAR100_CARD, DATA
+from asbc.embeddings.source import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.evaluate.scores import Comparison
 from asbc.report.evidence import Subject, compare_number, default_target, read_evidence

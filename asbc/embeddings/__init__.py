@@ -1,9 +1,9 @@
 """Vectors from files, bundled samples, published arrays, and encoders of images.
 
-The ``load()`` of every source returns :class:`Embeddings`: :class:`Files` (`files`), the samples (`bundled`),
-:class:`EncoderSource` (`source`) and :class:`HuggingFace` (`hub`). To embed images, `encoders` reads the weights,
-`datamodule` serves the images and runs the encoder, and `store` caches the result. `download` fetches missing files,
-`sampling` draws rows per class, and `command` is ``asbc-embed``.
+`store` has :class:`Embeddings`, which the ``load()`` of every source returns, samples of its rows, and the cache.
+Sources are :class:`Files` (`files`), bundled samples, published vectors and :class:`EncoderSource` (`source`), and
+:class:`HuggingFace` (`hub`). To embed images, `encoders` reads the weights and `datamodule` serves the images and runs
+the encoder. `download` fetches missing files, and `command` is ``asbc-embed``.
 """
 
 import lazy_loader

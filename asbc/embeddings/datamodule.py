@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision.datasets.folder import default_loader
 
+from asbc.embeddings.download import fetch_all
 from asbc.embeddings.encoders import Encoder
 from asbc.embeddings.files import read_vectors
-from asbc.embeddings.store import Embeddings, Entry, RemoteFile, cache_errors, cache_folder, fingerprint, local_paths
+from asbc.embeddings.store import Embeddings, Entry, RemoteFile, cache_errors, cache_folder, fingerprint
 from asbc.learn.labels import encode_partial
 from asbc.storage import LockedError, folder_lock
 from asbc.version import __version__
@@ -150,10 +151,13 @@ class EmbeddingDataModule(lightning.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Download and unpack CIFAR if it is missing."""
-        if files := self.missing_files():
-            local_paths(str(self.source), files, "images", self.download)
+        for file in self.missing_files():
+            if not file.path.exists():
+                instead = "root=<folder> names a folder that has the images, or choose other images."
+                fetch_all(str(self.source), [file], instead, self.download)
+            file.verify()
             with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
-                CIFAR[str(self.source)](self.root, self.split == "train", download=True)  # verifies and unpacks it
+                CIFAR[str(self.source)](self.root, self.split == "train", download=True)  # unpacks it
 
     def setup(self, stage: str | None = None) -> None:
         """Open the images of `split`."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from asbc.embeddings.bundled import instead_of
 from asbc.embeddings.store import RemoteFile, cache_errors
 from asbc.progress import Progress
 from asbc.storage import folder_lock
@@ -26,10 +25,10 @@ class DownloadError(OSError):
     """A file could not be downloaded."""
 
 
-def fetch_all(what: str, files: Sequence[RemoteFile], source: str, download: bool = True) -> list[Path]:
+def fetch_all(what: str, files: Sequence[RemoteFile], instead: str, download: bool = True) -> list[Path]:
     """Download files and return their paths, or raise one DownloadError that lists all files that are missing.
 
-    `what` needs the files; what works without them depends on `source`, see `instead_of`.
+    The error names `what` needs the files, and what can be used `instead`.
     """
     reason = unreachable(files[0].url, hub=bool(files[0].hub)) if download else "download=false"
     try:
@@ -39,7 +38,7 @@ def fetch_all(what: str, files: Sequence[RemoteFile], source: str, download: boo
         reason = str(error)
     files = [file for file in files if not file.path.exists()]
     lines = [f"{what}: {len(files)} file{'s are' if len(files) > 1 else ' is'} missing ({reason})"]
-    lines += [f"Without a download: {instead_of(source)}", "Or download on another machine:"]
+    lines += [f"Without a download: {instead}", "Or download on another machine:"]
     for file in files:
         size = f"about {file.size / 1e6:.1f} MB" if file.size else "size not published"
         facts = f"{size}, {file.hash or 'hash not published'}"

@@ -18,7 +18,7 @@ from asbc.embeddings.store import Embeddings, cache_folder, check_arrays, first_
 from asbc.extras import needed
 
 
-@dataclass(repr=False)
+@dataclass
 class HuggingFace(EncoderSource):
     """A data set of the `datasets` library: its images through an encoder, or the vectors in one of its columns.
 

@@ -1,4 +1,4 @@
-"""Images to vectors: which encoder, which images, and published vectors and weights.
+"""Where vectors come from if not from your files: bundled samples, published vectors, or an encoder and images.
 
 ``published.json`` has repository, commit and git blob hash of vectors of solo-learn's CIFAR encoders. ``lightly.json``
 has addresses and architectures of the weights of lightly's ImageNet benchmark; no hash of them is published.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache as cached
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,10 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from asbc.embeddings.bundled import load_sample
-from asbc.embeddings.files import read_array
-from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays, local_paths, read_entry
+from asbc.embeddings.download import fetch_all
+from asbc.embeddings.store import Embeddings, RemoteFile, cache_folder, check_arrays, first_line, read_entry
 from asbc.extras import needed
+from asbc.storage import DamagedFileError, file_checksum, open_array, read_json
 
 if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do not need it
     from torch.utils.data import Dataset
@@ -30,9 +29,88 @@ if TYPE_CHECKING:  # torch takes seconds to import, and published embeddings do 
 
 SOURCES = ("sample", "published", "lightly", "checkpoint", "timm")
 HOST = "https://raw.githubusercontent.com"
+DATA = Path(str(resources.files("asbc").joinpath("data")))
+CIFAR100_CARD = "cifar100.json"  # written by experiments/make_cifar100_sample.py
+WITHOUT_DOWNLOAD = (
+    "embedding.source=sample works at once (small encoders of CIFAR-100, not the paper's), embedding.source=checkpoint "
+    "and embedding.source=timm read your weights (embedding.path=<file>), and embedding=clinc100 needs no file. "
+    "embedding.source=published and embedding.source=lightly download other files."
+)
 
 
-@dataclass(repr=False)
+@dataclass
+class Clinc100:
+    """Sentences of CLINC150, 100 intents with 30 each, embedded by a MiniLM sentence encoder.
+
+    The vectors have 384 components and are not normalised. CLINC150 has the licence CC BY 3.0; see
+    ``asbc/data/clinc100.txt``.
+
+    See Also
+    --------
+    Digits : a smaller set, of images.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Clinc100
+    >>> Clinc100().load()
+    Embeddings('clinc100', encoder='minilm', 3000 x 384 float32, 100 classes)
+    """
+
+    def load(self) -> Embeddings:
+        """Read the sample."""
+        return load_sample("minilm", "clinc100")
+
+
+@dataclass
+class Digits:
+    """The 1,797 hand-written digits of scikit-learn: 64 grey values each.
+
+    See Also
+    --------
+    Clinc100 : sentences, embedded by a neural network.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import Digits
+    >>> Digits().load().vectors.shape
+    (1797, 64)
+    """
+
+    def load(self) -> Embeddings:
+        """Read the sample."""
+        return load_sample("pixels", "digits")
+
+
+def load_sample(encoder: str, dataset: str, split: str = "test") -> Embeddings:
+    """Return the vectors of a bundled sample (``embedding.source=sample``).
+
+    For CIFAR-100 these are 3,000 test images, 30 per class, from narrow ResNets that ``asbc-pretrain`` trained on one
+    core. They are not the paper's encoders; ``asbc/data/cifar100.txt`` is their model card.
+    """
+    card = read_json(DATA / CIFAR100_CARD)["encoders"]
+    known = [("minilm", "clinc100"), ("pixels", "digits"), *((name, "cifar100") for name in card)]
+    if (encoder, dataset) not in known or split != "test":
+        raise ValueError(
+            f"no sample of encoder={encoder!r}, dataset={dataset!r}, split={split!r} is bundled; "
+            f"there are minilm on clinc100, pixels on digits, {', '.join(card)} on cifar100 (test split)"
+        )
+    if dataset == "digits":
+        from sklearn.datasets import load_digits
+
+        vectors, labels = load_digits(return_X_y=True)
+    else:
+        path = DATA / (card[encoder]["file"] if dataset == "cifar100" else "clinc100.npz")
+        try:
+            if dataset == "cifar100" and file_checksum(path) != card[encoder]["crc32"]:
+                raise ValueError("its checksum differs")
+            with np.load(path) as arrays:
+                vectors, labels = arrays["embeddings"], arrays["labels"]
+        except Exception as error:  # a damaged archive makes NumPy raise almost anything
+            raise DamagedFileError(f"{path}: damaged ({first_line(error)}); reinstall asbc to restore it.") from error
+    return Embeddings(vectors.astype(np.float32), labels.astype(np.int64), dataset, encoder)
+
+
+@dataclass
 class EncoderSource:
     """Embeddings of a data set of images by an encoder.
 
@@ -103,10 +181,6 @@ class EncoderSource:
     cache: str | None = None
     trainer: Mapping[str, Any] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        given = [f"{f.name}={v!r}" for f in fields(self)[1:] if (v := getattr(self, f.name)) not in (f.default, {})]
-        return f"{type(self).__name__}({', '.join([repr(self.encoder), *given])})"
-
     def load(self) -> Embeddings:
         """Return the embeddings, downloaded or computed now if they are not in the cache."""
         if self.source == "sample":
@@ -157,7 +231,7 @@ class EncoderSource:
         lightly = self.source == "lightly"
         files = [lightly_file(self.encoder, self.cache)] if lightly else timm_files(self.model, self.path, self.cache)
         what = f"{self.encoder} on {self._dataset_name()}"
-        paths = local_paths(what, [*files, *others], self.source, self.download)[: len(files)]
+        paths = local_paths(what, [*files, *others], self.download)[: len(files)]
         if not lightly:
             return timm_model(str(self.model), paths, self.path, self.trust_checkpoint, self.prefix)
         found = read_checkpoint(paths[0], prefix="backbone.")
@@ -174,7 +248,16 @@ class EncoderSource:
         return self.dataset if isinstance(self.dataset, str) else type(self.dataset).__name__.lower()
 
 
-@cached
+def local_paths(what: str, files: Sequence[RemoteFile], download: bool = True) -> list[Path]:
+    """Return where files are, after downloading those that are missing and verifying all."""
+    missing, fetched = [file for file in files if not file.path.exists()], {}
+    if missing:
+        fetched = dict(zip(missing, fetch_all(what, missing, WITHOUT_DOWNLOAD, download), strict=True))
+    for file in files:
+        file.verify()
+    return [fetched.get(file, file.path) for file in files]
+
+
 def registry(name: str) -> dict[str, Any]:
     """Return the contents of ``published.json`` or ``lightly.json``."""
     return json.loads(resources.files("asbc.embeddings").joinpath(f"{name}.json").read_text())
@@ -194,8 +277,8 @@ def published_embeddings(
             "source=checkpoint or source=timm."
         )
     files = [published_file(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
-    paths = local_paths(f"{encoder} on {dataset}", files, "published", download)
-    vectors, labels = read_array(paths[0]), np.asarray(read_array(paths[1]))
+    paths = local_paths(f"{encoder} on {dataset}", files, download)
+    vectors, labels = open_array(paths[0]), np.asarray(open_array(paths[1]))
     check_arrays(vectors, labels, name)
     return Embeddings(vectors, labels, dataset, encoder)
 

@@ -1,4 +1,4 @@
-"""Embeddings in memory, the cache folder, and the store that keeps embeddings there.
+"""Embeddings in memory, stratified samples of their rows, and the cache folder that stores them.
 
 ``<cache>/embeddings/<key>/`` holds ``vectors.npy``, ``labels.npy`` if there are labels, and ``manifest.json`` with the
 checksums of both. The key is a hash of everything that determines the vectors. An entry appears by one rename, so it is
@@ -12,15 +12,16 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from asbc.learn.labels import encode_partial
 from asbc.storage import (
     DamagedFileError,
     atomic_file,
@@ -34,11 +35,13 @@ from asbc.storage import (
     write_atomic,
     write_json,
 )
+from asbc.validation import seed_number, whole_number
 
 log = logging.getLogger(__name__)
 
 FORMAT = 2  # version of an entry's layout
 BLOCK_BYTES = 2**24  # read at once, so that a memory map is never copied to memory as a whole
+MIN_PER_STRATUM = 10  # rows of every stratum, if it has as many and the sample is large enough
 _MANIFEST_KEYS = ("shape", "dtype", "fingerprint", "dataset", "encoder", "checksums")
 
 
@@ -140,6 +143,87 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+# Samples
+
+
+def stratified_sample(labels: ArrayLike, per_class: int, seed: int = 0) -> NDArray[np.int64]:
+    """Choose ``per_class`` rows of every class, or all rows of a class that has fewer.
+
+    The random order of a class depends on `seed` and the class only, so a smaller sample is a subset of a larger one
+    with the same seed.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Class of every row: integers, strings or booleans. Unlabelled rows (-1 or an empty string) are not chosen.
+    per_class : int
+        Rows per class.
+    seed : int, default=0
+        Non-negative. Different seeds give independent samples.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Row numbers in ascending order.
+
+    See Also
+    --------
+    asbc.evaluate.LeaveOneOut : a task that is measured on such samples.
+
+    Examples
+    --------
+    >>> from asbc.embeddings import stratified_sample
+    >>> labels = ["cat", "cat", "cat", "dog", ""]
+    >>> rows = stratified_sample(labels, per_class=2)
+    >>> [labels[row] for row in rows]
+    ['cat', 'cat', 'dog']
+    """
+    codes, classes = encode_partial(labels)  # type: ignore[arg-type]
+    per_class, seed = whole_number(per_class, "per_class", 1), seed_number(seed)
+    by_class = [np.flatnonzero(codes == c) for c in range(len(classes))]
+    chosen = [np.random.default_rng([seed, c]).permutation(rows)[:per_class] for c, rows in enumerate(by_class)]
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def stratified_share(strata: ArrayLike, size: int, seed: int = 0) -> NDArray[np.int64]:
+    """Choose nodes in proportion to the strata, with at least ten of every stratum where possible.
+
+    Parameters
+    ----------
+    strata : (n,) array-like
+        The stratum of every node, such as its label.
+    size : int
+        Nodes to choose; all of them if there are fewer.
+    seed : int, default=0
+
+    Returns
+    -------
+    (min(size, n),) int64
+        Nodes in ascending order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.embeddings.store import stratified_share
+    >>> strata = np.repeat(["often", "seldom"], [990, 10])
+    >>> np.unique(strata[stratified_share(strata, 100)], return_counts=True)[1]
+    array([90, 10])
+    """
+    _, codes = np.unique(np.asarray(strata), return_inverse=True)
+    n = len(codes)
+    if n <= size:
+        return np.arange(n)
+    order = np.random.default_rng(seed_number(seed)).permutation(n)
+    order = order[np.argsort(codes[order], kind="stable")]  # stratum by stratum, shuffled within each
+    counts = np.bincount(codes)
+    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    least = min(MIN_PER_STRATUM, size // len(counts))
+    first, rest = order[rank < least], order[rank >= least]
+    # Evenly spaced positions in the rest give every stratum its share, within one node.
+    places = np.floor((np.arange(size - len(first)) + 0.5) * len(rest) / max(1, size - len(first))).astype(np.int64)
+    return np.sort(np.concatenate([first, rest[places]]))
+
+
 # The cache folder
 
 
@@ -195,31 +279,17 @@ class RemoteFile:
         if self.hash or self.hub:
             return
         record, found = self.path.with_name(self.path.name + ".sha256"), file_hash(self.path)
-        try:
-            expected = record.read_text().split()[0]
-        except (FileNotFoundError, IndexError):
+        recorded = record.read_text().split() if record.exists() else []
+        if not recorded:
             try:
                 write_atomic(record, f"{found}  {self.path.name}\n")
             except OSError as error:  # a shared folder that is read-only
                 log.warning("%s: its SHA-256 %s could not be recorded (%s)", self.path, found, error.strerror)
-            return
-        if found != expected:
+        elif recorded[0] != found:
             raise ValueError(
-                f"{self.path}: changed or damaged since its first use (its SHA-256 was {expected}, it is {found}). "
+                f"{self.path}: changed or damaged since its first use (its SHA-256 was {recorded[0]}, it is {found}). "
                 f"Remove it to download it again; if it is meant to be another file, remove {record} too."
             )
-
-
-def local_paths(what: str, files: Sequence[RemoteFile], source: str, download: bool = True) -> list[Path]:
-    """Return where files are, after downloading those that are missing and verifying all; see `fetch_all`."""
-    missing, found = [file for file in files if not file.path.exists()], {}
-    if missing:
-        from asbc.embeddings.download import fetch_all
-
-        found = dict(zip(missing, fetch_all(what, missing, source, download), strict=True))
-    for file in files:
-        file.verify()
-    return [found.get(file, file.path) for file in files]
 
 
 def file_hash(path: Path, kind: str = "sha256") -> str:
@@ -245,39 +315,32 @@ def entry_folders(cache: str | os.PathLike | None = None) -> list[Path]:
 def read_entry_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of an entry; a DamagedFileError if it is damaged, incomplete, or of another format."""
     path = folder / "manifest.json"
-    try:
-        manifest = read_json(path)
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
+    manifest = read_json(path)
     if manifest.get("format") != FORMAT:
-        raise DamagedFileError(f"{path}: has format {manifest.get('format')}, expected {FORMAT}; embed again.")
+        raise DamagedFileError(f"{path}: has format {manifest.get('format')}, expected {FORMAT}.")
     missing = [key for key in _MANIFEST_KEYS if key not in manifest]
     if missing:
-        raise DamagedFileError(f"{path}: damaged (it lacks {missing[0]!r}). Remove the folder and embed again.")
+        raise DamagedFileError(f"{path}: damaged (it lacks {missing[0]!r}).")
     return manifest
 
 
 def read_entry(folder: Path) -> Embeddings:
     """Return the embeddings of a finished entry, vectors memory-mapped, after comparing the checksums."""
-    manifest = read_entry_manifest(folder)
-    labels = None
+    arrays: dict[str, NDArray] = {}
     try:
+        manifest = read_entry_manifest(folder)
         n, d = manifest["shape"]
-        vectors = _open_checked(folder, "vectors.npy", manifest, manifest["dtype"], (n, d))
-        if "labels.npy" in manifest["checksums"]:
-            labels = _open_checked(folder, "labels.npy", manifest, np.int64, (n,))
+        expected = {"vectors.npy": (manifest["dtype"], (n, d)), "labels.npy": (np.int64, (n,))}
+        for name, checksum in manifest["checksums"].items():
+            path = file_inside(folder, name)
+            check_file(path, checksum)
+            arrays[name] = open_array(path, *expected[name])
         names = [str(manifest[key]) for key in ("dataset", "encoder", "fingerprint")]
+        return Embeddings(arrays["vectors.npy"], arrays.get("labels.npy"), *names)
     except (DamagedFileError, FileNotFoundError) as error:
         raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedFileError(f"{folder / 'manifest.json'}: damaged ({error}). Remove it and embed again.") from error
-    return Embeddings(vectors, labels, *names)
-
-
-def _open_checked(folder: Path, name: str, manifest: Mapping[str, Any], dtype: Any, shape: tuple[int, ...]) -> NDArray:
-    path = file_inside(folder, name)
-    check_file(path, manifest["checksums"][name])
-    return open_array(path, dtype, shape)
+        raise DamagedFileError(f"{folder}: damaged ({error}). Remove the folder and embed again.") from error
 
 
 class Entry:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from asbc.embeddings.bundled import DATA, Clinc100
 from asbc.embeddings.files import read_labels, read_vectors
+from asbc.embeddings.source import DATA, Clinc100
 from asbc.embeddings.store import read_entry_manifest
 from asbc.explore.findings import explore
 from asbc.explore.page import check_targets, make_thumbnails, write_page

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
-from asbc.embeddings.sampling import stratified_share
+from asbc.embeddings.store import stratified_share
 from asbc.export import umap_layout
 from asbc.extras import MissingExtraError
 from asbc.learn.clusters import GraphClusters, by_size

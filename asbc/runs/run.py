@@ -20,8 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from asbc.configs import build
 from asbc.dimension import SMALLEST_TREE
-from asbc.embeddings.sampling import stratified_sample
-from asbc.embeddings.store import Embeddings, fingerprint
+from asbc.embeddings.store import Embeddings, fingerprint, stratified_sample
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.scores import pack_hits
 from asbc.evaluate.tasks import Task

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from asbc.configs import conf_dir
-from asbc.embeddings import EncoderSource, bundled, read_checkpoint
+from asbc.embeddings import EncoderSource, read_checkpoint, source
 from asbc.storage import read_json
 from experiments.make_cifar100_sample import ENCODERS, MAX_BYTES, main, pack
 from tests.commands import call
@@ -32,7 +32,7 @@ def vectors(tmp_path_factory):
 
 @pytest.fixture
 def packed(vectors, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "DATA", tmp_path)
+    monkeypatch.setattr(source, "DATA", tmp_path)
     pack(vectors, tmp_path)
     return tmp_path
 
@@ -98,12 +98,6 @@ def test_what_has_no_sample(packed, arguments):
         EncoderSource(**{"encoder": "simclr", "source": "sample", **arguments}).load()
 
 
-def test_before_any_sample_is_packed(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "DATA", tmp_path)
-    with pytest.raises(ValueError, match=r"no sample of encoder='simclr'.* minilm on clinc100, pixels on digits \("):
-        EncoderSource("simclr", "sample").load()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -129,11 +123,11 @@ def test_bad_input_of_the_script(vectors, tmp_path, change, message):
 
 
 def test_the_files_in_the_package():
-    card = bundled.DATA / bundled.CIFAR100_CARD
+    card = source.DATA / source.CIFAR100_CARD
     if not card.exists():
         pytest.skip("no sample of CIFAR-100 is packed yet")
     encoders = read_json(card)["encoders"]
-    assert sum((bundled.DATA / entry["file"]).stat().st_size for entry in encoders.values()) <= MAX_BYTES
+    assert sum((source.DATA / entry["file"]).stat().st_size for entry in encoders.values()) <= MAX_BYTES
     for name in encoders:
         assert np.array_equal(np.bincount(EncoderSource(name, "sample").load().labels), np.full(100, 30))
 
@@ -163,7 +157,7 @@ def test_the_sweep_of_the_paper(packed, tmp_path):
 
 def test_checkpoints_are_those_of_the_card():
     folder = Path(__file__).parents[2] / "experiments" / "checkpoints"
-    encoders = read_json(bundled.DATA / bundled.CIFAR100_CARD)["encoders"]
+    encoders = read_json(source.DATA / source.CIFAR100_CARD)["encoders"]
     known = {name: entry["checkpoint"] for name, entry in encoders.items() if "checkpoint" in entry}
     assert sorted(known) == sorted(path.name for path in folder.iterdir())
     for name, file in known.items():

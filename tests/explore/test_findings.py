@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import asbc
-from asbc.embeddings.sampling import MIN_PER_STRATUM, stratified_share
+from asbc.embeddings.store import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
 from asbc.explore.findings import scale_strengths
 from asbc.explore.page import Thumbnails, cluster_names, colorings, place_names, render

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import asbc
-from asbc.embeddings.sampling import stratified_sample
+from asbc.embeddings.store import stratified_sample
 from asbc.evaluate.scores import Bootstrap
 from asbc.evaluate.tasks import spectral_clusters
 from asbc.learn.describe import global_rank
