@@ -152,15 +152,15 @@ def neighbor_ids(indices: Any, n: int, name: str = "indices") -> NDArray[np.inte
     return array
 
 
-def class_numbers(codes: Any, n: int | None, name: str = "codes", *, least: int = 0) -> NDArray[np.int64]:
-    """Return class numbers (n,), each at least `least`, as int64; n = None accepts any number of nodes."""
+def class_codes(codes: Any, n: int | None, name: str = "codes", *, least: int = 0) -> NDArray[np.int64]:
+    """Return class codes (n,), each at least `least`, as int64; n = None accepts any number of nodes."""
     array = np.asarray(plain_array(codes, name))
     if array.dtype.kind not in "iu" or array.ndim != 1 or n not in (None, len(array)):
         wanted = "(n,)" if n is None else f"({n},)"
         raise ValueError(f"{name} must be whole numbers of shape {wanted}; got {array.dtype} of shape {array.shape}.")
     if len(array) and (array.min() < least or array.max() >= MOST_CLASSES):
         found = f"{array.min()} to {array.max()}"
-        raise ValueError(f"{name} must be class numbers from {least} to {MOST_CLASSES - 1}; got {found}.")
+        raise ValueError(f"{name} must be class codes from {least} to {MOST_CLASSES - 1}; got {found}.")
     return np.ascontiguousarray(array, np.int64)
 
 

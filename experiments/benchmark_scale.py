@@ -33,7 +33,7 @@ from scipy import sparse
 
 import asbc
 from asbc.evaluate.scores import compare
-from asbc.learn.labels import encode_labels
+from asbc.learn.labels import encode_partial
 from asbc.learn.propagation import propagate
 from asbc.neighbors.types import with_pairs
 from asbc.rows import solve_rows
@@ -150,7 +150,7 @@ def leave_one_out(graph, labels):
 
 def label_propagation(graph, labels):
     """One array (n,) per trial: 1 right, 0 wrong, -1 for nodes whose label was shown, the same nodes for all peers."""
-    trials, codes = [], encode_labels(labels)[0]
+    trials, codes = [], encode_partial(labels)[0]
     for trial in range(TRIALS):
         rng = np.random.default_rng(trial)
         shown = np.zeros(len(labels), bool)

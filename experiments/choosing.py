@@ -20,7 +20,7 @@ from running import run_folders
 
 from asbc.embeddings.source import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
-from asbc.learn.issues import judge_labels
+from asbc.learn.issues import find_label_issues
 from asbc.learn.source import open_source
 from asbc.runs import collect
 from asbc.storage import read_json, write_atomic
@@ -235,7 +235,7 @@ def review_section(files):
     rows = open_source(data["embeddings"][nodes], "blend")
     for path in files[1:]:
         labels = np.load(path)[nodes]
-        wrong, issues = labels != data["labels"][nodes], judge_labels(rows, labels)
+        wrong, issues = labels != data["labels"][nodes], find_label_issues(rows, labels)
         simulated = issues.simulate(wrong.mean(), trials=3)
         real = np.cumsum(wrong[issues.order]) / wrong.sum()
         for times in (0.5, 1.0, 2.0):

@@ -11,7 +11,7 @@ from asbc import validation
 from asbc.validation import (
     as_vectors,
     check_k,
-    class_numbers,
+    class_codes,
     neighbor_ids,
     normalize,
     numbers_per_node,
@@ -191,11 +191,11 @@ def test_ids_classes_weights_and_graphs_at_the_door():
     for wrong in (ids - 1, ids + 1, ids.astype(float), ids[0], ids[:, :0], np.ma.masked_less(ids, 1)):
         with pytest.raises(ValueError, match="indices must"):
             neighbor_ids(wrong, 3)
-    assert class_numbers([0, 2, 1], 3).dtype == np.int64
+    assert class_codes([0, 2, 1], 3).dtype == np.int64
     for wrong in ([0, -1, 1], [0, 1], [0.0, 1.0, 2.0], [0, 1, 10**7], 5):
         with pytest.raises(ValueError, match="codes must"):
-            class_numbers(wrong, 3)
-    assert class_numbers([0, -1, 1], 3, least=-1).tolist() == [0, -1, 1]
+            class_codes(wrong, 3)
+    assert class_codes([0, -1, 1], 3, least=-1).tolist() == [0, -1, 1]
     for wrong in ([[1.0, -1.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [1.0], np.ma.masked_less([[1.0, 2.0]], 2)):
         with pytest.raises(ValueError, match="weights must"):
             weight_rows(wrong)

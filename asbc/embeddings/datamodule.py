@@ -260,7 +260,7 @@ class VectorDataModule(lightning.LightningDataModule):
     Attributes
     ----------
     classes : ndarray
-        The label of each class number.
+        The label of each class code.
     num_features : int
 
     See Also

@@ -143,7 +143,7 @@ def read_vectors(
     See Also
     --------
     asbc.embeddings.Files : the same for experiments, ``embedding=files``.
-    asbc.learn.labels.encode_partial : turns such labels into class numbers.
+    asbc.learn.labels.encode_partial : turns such labels into class codes.
 
     Examples
     --------

@@ -20,8 +20,8 @@ from asbc.embeddings.files import read_labels
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
-from asbc.learn.issues import NEAR, judge_labels, move_labels
-from asbc.learn.labels import encode_labels, encode_partial
+from asbc.learn.issues import NEAR, find_label_issues, move_labels
+from asbc.learn.labels import encode_partial
 from asbc.learn.source import GraphRows
 from asbc.validation import one_of
 
@@ -60,7 +60,7 @@ def regression_doubts(X: NDArray[Any], labels: Codes) -> Doubts:
     The margin is the largest probability of another class minus that of the label. Self-confidence is the probability
     of the label, negated.
     """
-    codes, _ = encode_labels(labels)
+    codes, _ = encode_partial(labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes that noise has left with few members, and of slow convergence
         model = LogisticRegression(C=10.0, max_iter=200)
@@ -132,10 +132,10 @@ class LabelNoise(Task):
         key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals), self.noisy_labels)
         if sample.first_time(key):
             yield from sample.once(key, lambda: list(self._of_rivals(sample, known)))
-        evidence = GraphRows(sample.neighbors, sample.weights(method), sample.X)
+        rows = GraphRows(sample.neighbors, sample.weights(method), sample.X)
         for kind, labels in self._noisy(sample):
             start = time.perf_counter()
-            doubt = judge_labels(evidence, labels).suspicion
+            doubt = find_label_issues(rows, labels).suspicion
             seconds = sample.seconds(method) + time.perf_counter() - start
             yield _score(kind, (labels != sample.codes)[known], doubt[known], seconds)
 
@@ -149,7 +149,7 @@ class LabelNoise(Task):
                     yield _score(kind, (labels != sample.codes)[known], doubt, seconds, name)
 
     def _noisy(self, sample: Sample) -> Iterator[tuple[str, Codes]]:
-        """Yield kinds of noise and the class numbers with it."""
+        """Yield kinds of noise and the class codes with it."""
         for kind in self.kinds:
             near = near_classes(sample.X, sample.codes) if kind == "near" else None
             for share in self.shares:
@@ -160,7 +160,7 @@ class LabelNoise(Task):
 
 
 def _read_noisy(path: str, sample: Sample) -> Codes:
-    """Return the class numbers of a file's labels for the nodes of a sample; -1 where the sample is unlabelled."""
+    """Return the class codes of a file's labels for the nodes of a sample; -1 where the sample is unlabelled."""
     given = read_labels(path, sample.total)
     if given is None:
         raise ValueError(f"noisy_labels: {path} has no labels")

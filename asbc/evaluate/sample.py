@@ -198,7 +198,7 @@ class Sample:
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """(n,) class numbers from 0; -1 for nodes without a label."""
+        """(n,) class codes from 0; -1 for nodes without a label."""
         return self.once("codes", lambda: encode_partial(self.labels)[0], seeded=False)
 
     @property

@@ -18,10 +18,16 @@ from asbc.embeddings.store import stratified_share
 from asbc.export import umap_layout
 from asbc.extras import MissingExtraError
 from asbc.learn.clusters import GraphClusters, by_size
-from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, wilson_interval
-from asbc.learn.labels import align_rows, decode_partial, encode_partial, is_unlabeled
+from asbc.learn.labels import (
+    align_rows,
+    apply_corrections,
+    decode_partial,
+    encode_partial,
+    is_unlabeled,
+    read_corrections,
+)
 from asbc.learn.names import name_clusters
 from asbc.learn.source import GraphRows, open_source
 from asbc.outofcore.folder import read_graph_manifest
@@ -272,7 +278,7 @@ def explore(
 
 
 def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
-    """Return class numbers and classes; None instead of numbers if no node is labelled."""
+    """Return class codes and classes; None instead of codes if no node is labelled."""
     if labels is None or is_unlabeled(np.array(labels, dtype=object)).all():
         return None, np.empty(0)
     return encode_partial(labels)

@@ -186,7 +186,7 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
         words["image_name"] = shown["image"].tolist()
     if thumbnails is not None:
         words["picture"] = [thumbnails.images.get(node, "") for node in found.shown.tolist()]
-    # Columns of classes are sent as their names and each node's class number, -1 for none.
+    # Columns of classes are sent as their names and each node's class code, -1 for none.
     coded = {key: pd.factorize(shown[key]) for key in ("label", "suggested", "cluster_name") if key in shown}
     plot, parts = draw_map(source, ways[0], {*numbers, *words, *coded})
     parts = {"nodes": source, "plot": plot, **parts}
@@ -360,7 +360,7 @@ class Coloring:
 
     @property
     def field(self) -> str:
-        """Column of the page that holds the values; class numbers have their own."""
+        """Column of the page that holds the values; class codes have their own."""
         return f"number_of_{self.key}" if self.legend else self.key
 
 

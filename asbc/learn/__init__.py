@@ -1,10 +1,10 @@
 """Learning on a graph: votes, propagation, clusters, label issues, duplicates, and a probe for training.
 
-`source` opens the rows of a graph, in memory or on disk, for all others, and `labels` turns labels into class numbers.
+`source` opens the rows of a graph, in memory or on disk, for all others: a variable `rows` holds them. `labels` turns
+labels into class codes and applies the corrections of a reviewer.
 
 - Classification: `vote` and `propagation` compute, and `classifiers` has the estimators.
-- Wrong labels: `ridge` and `experts` estimate the probability of each class, `issues` ranks the labels, and
-  `corrections` applies the decisions of a reviewer.
+- Wrong labels: `experts` estimates the probability of each class, and `issues` ranks the labels.
 - Clusters: `clusters` finds them, `names` names them.
 - Description: `duplicates`, and `describe` for everything together.
 

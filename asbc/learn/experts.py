@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import linalg, optimize, sparse, special
 
 from asbc.kernels.threads import one_blas_thread
-from asbc.learn.ridge import LeaveOneOutRidge
-from asbc.learn.source import Block, GraphRows, row_blocks
+from asbc.learn.source import BLOCK_NODES, Block, GraphRows, row_blocks
 
 # Constants were chosen on clinc100, digits and CIFAR-10N.
+PENALTY = 0.1  # of the ridge regression, times the mean variance of a direction
 SMOOTHING = 0.1  # added to the weight of every class before its logarithm
 SHRINKAGE = 0.01  # penalty of the logistic regression, times classes² / nodes
 CONFUSED = 0.002  # share of labels that are taken to be moved to a similar class, in addition to those moved to any
@@ -38,7 +38,7 @@ class ClassProbabilities:
     rows : GraphRows
         Without vectors, the neighbours alone are asked.
     codes : (n,) int64
-        Class numbers; -1 for an unlabelled node, which is predicted only.
+        Class codes; -1 for an unlabelled node, which is predicted only.
     count : int
         Number of classes.
     size : int
@@ -158,16 +158,12 @@ def logistic_regression(
 
     def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         B = values.reshape(d + 1, count)
-        logits = X @ B.astype(np.float32)
-        logits -= logits.max(axis=1, keepdims=True)
-        own = logits[row, codes]
-        found = np.exp(logits, out=logits)
-        total = found.sum(axis=1)
-        found /= total[:, None]
+        found = special.log_softmax(X @ B.astype(np.float32), axis=1)
+        value = penalty * (B[:-1] ** 2).sum() / 2.0 - found[row, codes].mean()
+        found = np.exp(found)
         found[row, codes] -= 1.0
         slope = (X.T @ found) / n
         slope[:-1] += penalty * B[:-1]
-        value = (np.log(total) - own).mean() + penalty * (B[:-1] ** 2).sum() / 2.0
         return float(value), slope.ravel().astype(np.float64)
 
     done = optimize.minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
@@ -207,3 +203,64 @@ def weight_per_class(block: Block, codes: NDArray[np.int64], count: int) -> NDAr
     known = own >= 0
     total: Any = np.bincount(place[known], block.weights[known], len(own) * count)
     return total.reshape(len(own), count)
+
+
+class LeaveOneOutRidge:
+    """Linear prediction of one-hot labels, in which no node's own label counts.
+
+    The prediction of a linear smoother without node i follows in closed form from its fit and leverage h_i:
+    ``(fit_i - h_i y_i) / (1 - h_i)``. So one solve of d equations serves all nodes. Vectors are read block by block.
+
+    Parameters
+    ----------
+    vectors : (n, d) array
+        It may be a memory map.
+    codes : (n,) int64
+        Class codes; -1 for an unlabelled node, which is predicted only.
+    count : int
+        Number of classes.
+    unit : bool, default=False
+        Whether to scale the vectors to unit length first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.learn.experts import LeaveOneOutRidge
+    >>> model = LeaveOneOutRidge(np.array([[0.0], [0.1], [1.0], [1.1]]), np.array([0, 1, 1, 1]), 2)
+    >>> model.predict(slice(0, 2)).argmax(axis=1)  # the only node of class 0 gets no support
+    array([1, 0])
+    """
+
+    def __init__(self, vectors: NDArray[Any], codes: NDArray[np.int64], count: int, unit: bool = False) -> None:
+        self.vectors, self.codes, self.count, self.unit = vectors, codes, count, unit
+        d = vectors.shape[1]
+        labeled = codes >= 0
+        n, blocks = int(labeled.sum()), [slice(s, s + BLOCK_NODES) for s in range(0, len(codes), BLOCK_NODES)]
+        self.mean = sum(self._read(nodes)[labeled[nodes]].sum(axis=0) for nodes in blocks) / n
+        self.prior = np.bincount(codes[labeled], minlength=count) / n
+        product, target = np.zeros((d, d)), np.zeros((count, d))
+        for nodes in blocks:
+            X, own = (self._read(nodes) - self.mean)[labeled[nodes]], codes[nodes][labeled[nodes]]
+            product += X.T @ X
+            target += sparse.csr_array((np.ones(len(own)), (own, np.arange(len(own)))), (count, len(own))) @ X
+        penalty = PENALTY * np.trace(product) / min(n, d) or 1.0
+        factor = linalg.cholesky(product + penalty * np.eye(d), lower=True)
+        self.coefficients = linalg.cho_solve((factor, True), target.T)
+        self.leverage = np.empty(len(codes))
+        for nodes in blocks:
+            X = linalg.solve_triangular(factor, (self._read(nodes) - self.mean).T, lower=True)
+            self.leverage[nodes] = 1.0 / n + np.einsum("ji,ji->i", X, X)
+
+    def _read(self, nodes: slice) -> NDArray[np.float64]:
+        X = np.asarray(self.vectors[nodes], dtype=np.float64)
+        return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny) if self.unit else X
+
+    def predict(self, nodes: slice) -> NDArray[np.float64]:
+        """Return the predictions (m, count) of some nodes."""
+        own = self.codes[nodes]
+        leverage = np.where(own >= 0, self.leverage[nodes], 0.0)
+        predicted = self._read(nodes) @ self.coefficients
+        predicted += self.prior - self.mean @ self.coefficients
+        predicted[np.arange(len(own)), own] -= leverage
+        predicted /= np.maximum(1.0 - leverage, 1e-9)[:, None]
+        return predicted

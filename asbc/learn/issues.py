@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse, stats
 
 from asbc.extras import needed
-from asbc.learn.corrections import apply_corrections, read_corrections
 from asbc.learn.experts import ClassProbabilities
-from asbc.learn.labels import align_rows, decode_partial, encode_partial
+from asbc.learn.labels import align_rows, apply_corrections, decode_partial, encode_partial, read_corrections
 from asbc.learn.source import BLOCK_NODES, GraphRows, Source, open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
 from asbc.validation import whole_number
@@ -27,7 +26,6 @@ MAX_BLOCK_VALUES = 2**23  # nodes x classes whose support is in memory: 64 MB
 NEAR = 3  # classes that a label may be moved to, in noise of the kind "near"
 REVIEWED = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)  # labels reviewed in a simulation, per moved label
 SHOWN = 20  # rows in a notebook
-UNKNOWN_NUMBER = "how many are wrong is unknown, because these classes overlap"
 
 
 class Estimate(NamedTuple):
@@ -36,10 +34,6 @@ class Estimate(NamedTuple):
     number: int
     low: int
     high: int
-
-    def words(self) -> str:
-        """Return it as words."""
-        return f"about {self.number:,} are wrong [{self.low:,}, {self.high:,}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,10 +60,8 @@ class LabelIssues:
         The labelled nodes, the most suspicious first.
     given : (n,) array
         The labels as given; -1, "" or None where a node is unlabelled.
-    evidence : GraphRows
+    rows : GraphRows
         Neighbours, weights and vectors that the labels are judged by.
-    index : pandas.Index or None, default=None
-        Index of the vectors, if they have one.
 
     See Also
     --------
@@ -94,8 +86,7 @@ class LabelIssues:
     voted: NDArray[Any]
     order: NDArray[np.int64]
     given: NDArray[Any]
-    evidence: GraphRows
-    index: Any = None
+    rows: GraphRows
 
     @property
     def estimate(self) -> Estimate | None:
@@ -139,7 +130,7 @@ class LabelIssues:
         with needed("apply", "experiments"):
             import pandas as pd
         corrected = apply_corrections(self.given, read_corrections(corrections))
-        return corrected if self.index is None else pd.Series(corrected, index=self.index)
+        return corrected if self.rows.index is None else pd.Series(corrected, index=self.rows.index)
 
     def simulate(self, share: float | None = None, *, trials: int = 5, seed: int = 0) -> pd.DataFrame:
         """Measure on this data how many mistakes a review finds: move labels on purpose, and repeat the audit.
@@ -173,14 +164,14 @@ class LabelIssues:
         fixed = self.order[: 0 if guess is None else wrong]
         codes[fixed] = np.searchsorted(classes, self.suggested[fixed])
         share = min(0.5, max(0.01, wrong / labeled)) if share is None else share
-        near = _near_classes(self.evidence, codes, len(classes))
+        near = _near_classes(self.rows, codes, len(classes))
         reviewed = np.unique((share * labeled * np.array(REVIEWED)).astype(int).clip(1, labeled))
         records = []
         for kind, targets in (("near", near), ("uniform", None)):
             found = np.empty((trials, len(reviewed)))
             for trial in range(trials):
                 noisy = move_labels(codes, share, targets, [seed, trial])
-                order = judge_labels(self.evidence, noisy).order
+                order = find_label_issues(self.rows, noisy).order
                 found[trial] = np.cumsum((noisy != codes)[order])[reviewed - 1] / (noisy != codes).sum()
             mean = found.mean(axis=0)
             half = stats.t.ppf(0.975, trials - 1) * found.std(axis=0, ddof=1) / np.sqrt(trials)
@@ -215,11 +206,11 @@ class LabelIssues:
         with needed("to_frame", "experiments"):
             import pandas as pd
         nodes = np.concatenate([self.order, np.flatnonzero(np.isnan(self.suspicion))])
-        index = pd.RangeIndex(len(self.given), name="node") if self.index is None else self.index
-        names = ("given", "suggested", "suspicion", "given_support", "support")
-        columns = {} if self.index is None else {"node": nodes}
-        columns |= {name: getattr(self, name)[nodes] for name in names}
-        frame = pd.DataFrame(columns, index=index[nodes])
+        index = self.rows.index
+        names = ["given", "suggested", "suspicion", "given_support", "support"]
+        columns = {} if index is None else {"node": nodes}
+        index = pd.RangeIndex(len(self.given), name="node") if index is None else index
+        frame = pd.DataFrame(columns | {name: getattr(self, name)[nodes] for name in names}, index=index[nodes])
         frame["neighbors"] = [index[row[row >= 0]].tolist() for row in self.supporters[nodes]]
         if simulation is not None:
             for kind, part in simulation.groupby("kind"):
@@ -232,11 +223,14 @@ class LabelIssues:
         return f"<p>{first}</p>{self.to_frame().head(SHOWN)._repr_html_()}"  # type: ignore[operator]
 
     def __repr__(self) -> str:
-        n, labeled, guess = len(self.suspicion), len(self.order), self.estimate
+        unlabeled, guess = len(self.suspicion) - len(self.order), self.estimate
+        wrong = "how many are wrong is unknown, because these classes overlap"
+        if guess is not None:
+            wrong = f"about {guess.number:,} are wrong [{guess.low:,}, {guess.high:,}]"
+        more = f" ({unlabeled:,} more nodes are unlabelled)" if unlabeled else ""
         lines = [
-            f"LabelIssues: {len(self.suspects):,} of {labeled:,} labels are doubtful, {self.evidence.metric} metric"
-            + (f" ({n - labeled:,} more nodes are unlabelled)" if labeled < n else "")
-            + f"; {UNKNOWN_NUMBER if guess is None else guess.words()}"
+            f"LabelIssues: {len(self.suspects):,} of {len(self.order):,} labels are doubtful, "
+            f"{self.rows.metric} metric{more}; {wrong}"
         ]
         lines += [
             f"  node {i}: {self.given[i]!s} -> {self.suggested[i]!s}, "
@@ -294,58 +288,54 @@ def find_label_issues(
     LabelIssues: 1 of 100 labels are doubtful, euclidean metric; about 2 are wrong [0, 10]
       node 7: dog -> cat, suspicion 1.000, support 1.000
     """
-    evidence = open_source(source, "blend", metric, vectors)
-    return judge_labels(evidence, align_rows(labels, evidence.index, "labels"))
-
-
-def judge_labels(evidence: GraphRows, labels: ArrayLike) -> LabelIssues:
-    """Return what :func:`find_label_issues` does, from rows that :func:`open_source` has opened."""
-    n = evidence.neighbors.n
-    codes, classes = encode_partial(labels, n)  # type: ignore[arg-type]
-    voted = vote_of_rows(evidence, codes)
+    rows = open_source(source, "blend", metric, vectors)
+    n = rows.neighbors.n
+    codes, classes = encode_partial(align_rows(labels, rows.index, "labels"), n)
     size = max(1, min(BLOCK_NODES, MAX_BLOCK_VALUES // len(classes)))
-    model = ClassProbabilities(evidence, codes, len(classes), size)
+    model = ClassProbabilities(rows, codes, len(classes), size)
 
-    own, other, support, rest = np.zeros((4, n))
+    own, other, rest = np.zeros((3, n))
     winner = np.empty(n, dtype=np.int64)
-    supporters = np.empty((n, min(SUPPORTERS, evidence.neighbors.k)), dtype=np.int64)
-    for block in row_blocks(evidence, size):
-        nodes = block.nodes
-        found = model.predict(block)
-        own[nodes], other[nodes], winner[nodes] = _leaders(found, codes[nodes])
-        support[nodes] = np.maximum(own[nodes], other[nodes])
-        rest[nodes] = model.of_other_classes(found, codes[nodes])
+    supporters = np.empty((n, min(SUPPORTERS, rows.neighbors.k)), dtype=np.int64)
+    for block in row_blocks(rows, size):
+        nodes, given = block.nodes, codes[block.nodes]
+        found, row, known = model.predict(block), np.arange(len(given)), given >= 0
+        rest[nodes] = model.of_other_classes(found, given)
+        own[nodes] = np.where(known, found[row, given], 0.0)
+        found[row[known], given[known]] = -1.0
+        best = found.argmax(axis=1)
+        other[nodes] = np.maximum(found[row, best], 0.0)
+        winner[nodes] = np.where(other[nodes] > own[nodes], best, given)
         agree = (codes[block.indices] == winner[nodes, None]) & (block.weights > 0)
         heaviest = np.argsort(np.where(agree, -block.weights, 1.0), axis=1, kind="stable")[:, :SUPPORTERS]
         supporters[nodes] = np.take_along_axis(np.where(agree, block.indices, -1), heaviest, axis=1)
     labeled = codes >= 0
     doubt = np.divide(rest, rest + own, out=np.full(n, 0.5), where=rest + own > 0)
     suspicion = np.where(labeled, (doubt + (other > own)) / 2.0, np.nan)
-    suspicion[labeled & (support == 0)] = 0.5
+    suspicion[labeled & (np.maximum(own, other) == 0)] = 0.5
     judged = np.flatnonzero(labeled)
     return LabelIssues(
         suspicion=suspicion,
         suggested=decode_partial(winner, classes),
-        support=support,
+        support=np.maximum(own, other),
         given_support=own,
         supporters=supporters,
-        voted=decode_partial(voted, classes),
+        voted=decode_partial(vote_of_rows(rows, codes), classes),
         order=judged[np.argsort(-suspicion[judged], kind="stable")],
         given=decode_partial(codes, classes),
-        evidence=evidence,
-        index=evidence.index,
+        rows=rows,
     )
 
 
 def move_labels(
     codes: NDArray[np.int64], share: float, near: NDArray[np.int64] | None, seed: int | Sequence[int]
 ) -> NDArray[np.int64]:
-    """Give a share of the labelled nodes, at least one, another class, and return all class numbers.
+    """Give a share of the labelled nodes, at least one, another class, and return all class codes.
 
     Parameters
     ----------
     codes : (n,) int64
-        Class numbers from 0, of at least two classes; -1 for unlabelled nodes, which stay.
+        Class codes from 0, of at least two classes; -1 for unlabelled nodes, which stay.
     share : float
         Between 0 and 1.
     near : (c, m) int64 or None
@@ -377,34 +367,15 @@ def move_labels(
     return labels
 
 
-def _near_classes(evidence: GraphRows, codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _near_classes(rows: GraphRows, codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return the classes that nodes of each class have most often as neighbours: (count, at most 3)."""
-    near = sparse.csr_array((count, count))
-    labeled = np.flatnonzero(codes >= 0)
-    of_class = sparse.csr_array((np.ones(len(labeled)), (labeled, codes[labeled])), (len(codes), count))
-    for block in row_blocks(evidence):
-        m, k = block.indices.shape
-        rows = sparse.csr_array(
-            (block.weights.ravel(), block.indices.ravel(), np.arange(0, m * k + 1, k)), (m, len(codes))
-        )
-        near += of_class[block.nodes].T @ (rows @ of_class)
-    out = np.empty((count, min(NEAR, count - 1)), dtype=np.int64)
-    for c in range(count):
-        weight = near[[c]].toarray()[0]
-        weight[c] = -1.0
-        out[c] = np.argsort(-weight, kind="stable")[: out.shape[1]]
-    return out
-
-
-def _leaders(scores: NDArray[np.float64], own: NDArray[np.int64]) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the score of each node's own class, of the best other one, and the class with the most: -1 for none."""
-    row, labeled = np.arange(len(scores)), own >= 0
-    mine = np.where(labeled, scores[row, own], 0.0)
-    rest = scores.copy()
-    rest[row[labeled], own[labeled]] = -1.0
-    best = rest.argmax(axis=1)
-    other = np.maximum(rest[row, best], 0.0)
-    return mine, other, np.where(other > mine, best, own)
+    near = -sparse.eye_array(count, format="csr")  # a class itself comes last
+    for block in row_blocks(rows):
+        own, other = np.broadcast_arrays(codes[block.nodes, None], codes[block.indices])
+        known = (own >= 0) & (other >= 0) & (own != other)
+        near += sparse.csr_array((block.weights[known], (own[known], other[known])), (count, count))
+    order = [np.argsort(-near[[c]].toarray()[0], kind="stable") for c in range(count)]
+    return np.stack(order)[:, : min(NEAR, count - 1)]
 
 
 def wilson_interval(right: int, of: int) -> tuple[float, float]:

@@ -1,51 +1,20 @@
-"""Labels of any kind as class codes, and the choice of labelled nodes."""
+"""Labels: class codes for labels of any kind, alignment, the choice of labelled nodes, and corrections."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.validation import class_numbers, plain_array, row_index, whole_number
+from asbc.extras import needed
+from asbc.validation import class_codes, plain_array, row_index, whole_number
 
-
-def encode_labels(
-    labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Encode labels as class codes from 0; return the codes (n,) and the sorted classes (c,).
-
-    Labels are integers, strings or booleans, one per node; `n` is their required number, `name` the argument's name in
-    error messages.
-
-    Examples
-    --------
-    >>> from asbc.learn.labels import encode_labels
-    >>> encode_labels(["dog", "cat", "dog"])
-    (array([1, 0, 1]), array(['cat', 'dog'], dtype='<U3'))
-    """
-    if labels is None:
-        raise ValueError(f"{name} is None; pass one label per node.")
-    array = np.asarray(plain_array(labels, name))
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
-    if n is not None and len(array) != n:
-        raise ValueError(f"{name} must have one entry per node: expected {n}, got {len(array)}.")
-    if array.dtype.kind == "O":
-        odd = {type(v).__name__ for v in array} - {"str", "str_"}
-        if odd:
-            raise ValueError(f"{name} of dtype object must all be strings; got also {', '.join(sorted(odd))}.")
-        array = array.astype(str)
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all() or (array != np.floor(array)).any():
-            raise ValueError(f"{name} of a float dtype must be whole and finite; got fractions, NaN or infinities.")
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "biuUS":
-        raise ValueError(f"{name} must be integers, strings or booleans; got dtype {array.dtype}.")
-    classes, codes = np.unique(array, return_inverse=True)
-    return codes.reshape(-1).astype(np.int64), classes
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) -> NDArray[np.bool_]:
@@ -63,7 +32,7 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
     array([0, 0, 1, 1])
     """
     per_class = whole_number(per_class, "per_class", 1)
-    codes = class_numbers(codes, None, least=-1)
+    codes = class_codes(codes, None, least=-1)
     if not (codes >= 0).any():
         raise ValueError("codes must have at least one labelled node; got none")
     for number in seed if isinstance(seed, Sequence) else [seed]:
@@ -83,10 +52,10 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
 def encode_partial(
     labels: Sequence[Any] | NDArray[Any] | None, n: int | None = None, *, name: str = "labels"
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Encode labels as class codes from 0, with -1 for unlabelled nodes; return codes (n,) and classes (c,).
+    """Encode labels as class codes from 0, with -1 for unlabelled nodes; return codes (n,) and sorted classes (c,).
 
-    A node is unlabelled if its label is -1 (a number, not the string "-1"), None, NaN or an empty string. `n` is the
-    required number of labels, `name` the argument's name in error messages.
+    Labels are integers, strings or booleans. A node is unlabelled if its label is -1 (a number, not the string "-1"),
+    None, NaN or an empty string. `n` is the required number of labels, `name` the argument's name in error messages.
 
     Examples
     --------
@@ -96,23 +65,29 @@ def encode_partial(
     """
     if labels is None:
         raise ValueError(f"{name} is None; pass one label per node, -1 or None where it is unknown.")
+    labels = plain_array(labels, name)
     # A list is read as objects: NumPy would turn None and NaN among strings into "None" and "nan".
     array = np.array(labels, dtype=object) if isinstance(labels, list | tuple) else np.asarray(labels)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one label per node, shape (n,); got shape {array.shape}.")
-    if n is not None and len(array) != n:
-        raise ValueError(f"{name} must have one entry per node: expected {n}, got {len(array)}.")
-    unlabeled = is_unlabeled(array)
-    if unlabeled.all():
+    if array.ndim != 1 or n not in (None, len(array)):
+        wanted = "(n,)" if n is None else f"({n},)"
+        raise ValueError(f"{name} must be one label per node, shape {wanted}; got shape {array.shape}.")
+    labeled = ~is_unlabeled(array)
+    if not labeled.any():
         raise ValueError(f"{name} must have at least one label; all {len(array)} entries are unlabelled.")
-    known = array[~unlabeled]
+    known = array[labeled]
     if known.dtype == object:
         kinds = {_kind(value) for value in known}
         if len(kinds) > 1:
             raise ValueError(f"{name} must be of one kind; got {' and '.join(sorted(kinds))}.")
         known = np.array(known.tolist())
+    if known.dtype.kind == "f" and (np.isfinite(known) & (known == np.floor(known))).all():
+        known = known.astype(np.int64)
+    if known.dtype.kind not in "biuUS":
+        raise ValueError(
+            f"{name} must be strings, booleans, or numbers that are whole and finite; got dtype {known.dtype}."
+        )
     codes = np.full(len(array), -1, dtype=np.int64)
-    codes[~unlabeled], classes = encode_labels(known, name=name)
+    classes, codes[labeled] = np.unique(known, return_inverse=True)
     return codes, classes
 
 
@@ -147,15 +122,11 @@ def decode_partial(codes: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[A
     >>> decode_partial(np.array([1, -1]), np.array(["ant", "cat"]))
     array(['cat', ''], dtype='<U3')
     """
-    decoded = classes[np.maximum(codes, 0)]
-    missing = codes < 0
-    if missing.any():
-        if classes.dtype.kind == "u":
-            decoded = decoded.astype(np.int64)
-        elif classes.dtype.kind == "b":
-            decoded = decoded.astype(object)
-        marker = {"U": "", "S": b"", "b": None}.get(classes.dtype.kind, -1)
-        decoded[missing] = marker
+    missing, kind = codes < 0, classes.dtype.kind
+    if not missing.any():
+        return classes[codes]
+    decoded = classes[np.maximum(codes, 0)].astype({"u": np.int64, "b": object}.get(kind, classes.dtype))
+    decoded[missing] = {"U": "", "S": b"", "b": None}.get(kind, -1)
     return decoded
 
 
@@ -171,13 +142,9 @@ def is_unlabeled(array: NDArray[Any]) -> NDArray[np.bool_]:
     """
     if array.dtype.kind in "US":
         return np.char.str_len(array) == 0
-    if array.dtype.kind == "f":
-        return np.isnan(array) | (array == -1)
-    if array.dtype.kind == "i":
-        return array == -1
-    if array.dtype.kind != "O":
-        return np.zeros(len(array), dtype=bool)
-    return np.fromiter((_is_missing(value) for value in array), dtype=bool, count=len(array))
+    if array.dtype.kind in "if":
+        return (array == -1) | np.isnan(array)
+    return np.array([array.dtype == object and _is_missing(value) for value in array], dtype=bool)
 
 
 def _is_missing(value: Any) -> bool:
@@ -194,3 +161,50 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "booleans"
     return "numbers" if isinstance(value, Real) else f"objects of type {type(value).__name__}"
+
+
+def read_corrections(corrections: str | os.PathLike | pd.DataFrame) -> pd.DataFrame:
+    """Return corrections as a table of text with the columns node (int64), given, decision and label.
+
+    They are a DataFrame, or the CSV file that the page of ``asbc-explore`` exports. ``given`` and ``decision`` may be
+    missing: then the label is new ("other") and not compared with the old one.
+    """
+    with needed("corrections", "experiments"):
+        import pandas as pd
+    if isinstance(corrections, pd.DataFrame):
+        name, table = "corrections", corrections.astype(str)
+    else:
+        name, table = str(corrections), pd.read_csv(corrections, dtype=str, keep_default_na=False)
+    if not {"node", "label"} <= set(table):
+        raise ValueError(f"{name}: must have the columns node and label; has {', '.join(map(str, table))}.")
+    wrong = table["node"][~table["node"].str.fullmatch(r"[0-9]{1,18}") | table["node"].duplicated()]
+    if len(wrong):
+        raise ValueError(f"{name}: node must be a row number from 0 that occurs once; got {wrong.iloc[0]!r}.")
+    return pd.DataFrame({"given": None, "decision": "other"} | dict(table)).astype({"node": np.int64})
+
+
+def apply_corrections(labels: NDArray[Any], corrections: pd.DataFrame) -> NDArray[Any]:
+    """Return labels after corrections from :func:`read_corrections`; strings stay strings, numbers numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from asbc.learn.labels import apply_corrections, read_corrections
+    >>> table = pd.DataFrame({"node": [1], "given": ["cat"], "label": ["horse"]})
+    >>> apply_corrections(np.array(["ant", "cat"]), read_corrections(table))
+    array(['ant', 'horse'], dtype='<U5')
+    """
+    kind, corrected = labels.dtype.kind, labels.tolist()
+    boolean: Any = {"True": True, "False": False}.__getitem__
+    read = {"i": int, "u": int, "b": boolean, "O": boolean, "S": str.encode}.get(kind, str)
+    for node, given, label in corrections[["node", "given", "label"]].itertuples(index=False):
+        if node >= len(labels):
+            raise ValueError(f"corrections: node {node} is not one of the {len(labels):,} nodes.")
+        old = "" if corrected[node] is None else str(corrected[node])
+        if given is not None and given != old:
+            raise ValueError(f"corrections: node {node} has the label {old!r}; the file says {given!r}.")
+        try:
+            corrected[node] = read(label)
+        except (KeyError, ValueError):
+            raise ValueError(f"corrections: {label!r} is not of the same kind as the labels, {labels.dtype}.") from None
+    return np.array(corrected, dtype=None if kind in "US" else labels.dtype)

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagate_strips
 from asbc.kernels.threads import thread_count
-from asbc.validation import MOST_CLASSES, class_numbers, plain_array, square_graph, whole_number
+from asbc.validation import MOST_CLASSES, class_codes, plain_array, square_graph, whole_number
 
 SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
 
@@ -150,7 +150,7 @@ def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
     if not isinstance(tol, Real) or not 0 <= float(tol) < np.inf:
         raise ValueError(f"tol must be a number of at least 0; got {tol!r}")
     max_rounds = whole_number(max_rounds, "max_rounds", 1, 2**31 - 1)
-    class_numbers(np.where(shown, codes, 0), n)
+    class_codes(np.where(shown, codes, 0), n)
     c = whole_number(codes.max() + 1 if n_classes is None else n_classes, "n_classes", 1, MOST_CLASSES)
     if codes[shown].max() >= c:
         raise ValueError(f"codes must be below n_classes={c} where shown; got {codes[shown].max()}")

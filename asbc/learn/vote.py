@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.learn.source import GraphRows, row_blocks
-from asbc.validation import class_numbers, neighbor_ids, square_graph, weight_rows, whole_number
+from asbc.validation import class_codes, neighbor_ids, square_graph, weight_rows, whole_number
 
 # Two classes whose votes differ by a smaller share than this are tied, so that rounding does not decide.
 TIE = 1e-12
@@ -42,7 +42,7 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     >>> loo_predict(neighbors.indices, weights, np.array([0, 0, 1, 1]))
     array([0, 1, 0, 1])
     """
-    codes = class_numbers(codes, None, least=-1)
+    codes = class_codes(codes, None, least=-1)
     indices = neighbor_ids(indices, len(codes))
     weights = weight_rows(weights, indices.shape)
     winner = np.empty(len(indices), np.int64)
@@ -82,7 +82,7 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
     """
     graph = square_graph(graph)
     n = graph.shape[0]
-    codes = class_numbers(codes, n, least=-1)
+    codes = class_codes(codes, n, least=-1)
     block = whole_number(block, "block", 1)
     voters = np.flatnonzero(codes >= 0)
     ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))

@@ -112,7 +112,7 @@ NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [2.0, 2.0]])
         ({"embeddings": np.ones((3, 2), int)}, "floating point, got dtype int"),
         ({"embeddings": np.array([[object()]])}, "embeddings is an array of Python objects"),
         ({"a": np.ones((3, 2)), "b": np.ones((3, 2))}, r"it has a \(3, 2\) float64, b .* Name it: vectors=a"),
-        ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "must be whole and finite"),
+        ({"embeddings": np.ones((2, 2)), "labels": np.array([0.5, 1])}, "whole and finite"),
     ],
 )
 def test_bad_npz(tmp_path, arrays, message):

@@ -18,7 +18,7 @@ from asbc import export
 from asbc.bandwidth import KnownBandwidth
 from asbc.evaluate.geometry import graph_health, local_kernels
 from asbc.extras import MissingExtraError
-from asbc.learn.labels import encode_labels, encode_partial, reveal
+from asbc.learn.labels import encode_partial, reveal
 from asbc.learn.propagation import propagate, transition
 from asbc.learn.vote import graph_vote, loo_predict
 from asbc.neighbors.types import with_pairs
@@ -177,7 +177,6 @@ CALLS = {
         propagate,
         {"graph": GRAPH, "codes": Y, "shown": SHOWN, "n_classes": 4, "alpha": 0.8, "max_rounds": 9, "tol": 1e-3},
     ),
-    "encode_labels": (encode_labels, {"labels": Y, "n": 60}),
     "encode_partial": (encode_partial, {"labels": Y, "n": 60}),
     "reveal": (reveal, {"codes": Y, "per_class": 2, "seed": 0}),
     "graph_health": (graph_health, {"graph": GRAPH}),

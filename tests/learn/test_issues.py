@@ -15,10 +15,9 @@ from sklearn.metrics import average_precision_score
 
 import asbc
 from asbc.learn import source as source_module
-from asbc.learn.experts import ClassProbabilities, logistic_regression, weigh_experts
+from asbc.learn.experts import ClassProbabilities, LeaveOneOutRidge, logistic_regression, weigh_experts
 from asbc.learn.issues import move_labels
 from asbc.learn.labels import decode_partial, encode_partial
-from asbc.learn.ridge import LeaveOneOutRidge
 from asbc.learn.source import open_source
 from asbc.learn.vote import loo_predict
 from asbc.outofcore.driver import build_graph
@@ -126,9 +125,9 @@ def slow_weights(builder, codes, count):
 
 def probabilities(source, codes, count):
     """The model, and its probabilities of all nodes."""
-    evidence = open_source(source, "blend")
-    model = ClassProbabilities(evidence, codes, count, size=10**6)
-    return model, model.predict(next(source_module.row_blocks(evidence)))
+    rows = open_source(source, "blend")
+    model = ClassProbabilities(rows, codes, count, size=10**6)
+    return model, model.predict(next(source_module.row_blocks(rows)))
 
 
 @pytest.mark.parametrize("unlabeled", [0, 40])
@@ -335,11 +334,11 @@ def test_corrections_are_applied(digits, fitted, names, tmp_path):
     [
         ("node,given,label\n3,8,1\n", "node 3 has the label '3'; the file says '8'"),
         ("node,label\n600,1\n", "node 600 is not one of the 600 nodes"),
-        ("node,label\nfirst,1\n", "node must be a row number from 0; got 'first'"),
-        ("node,label\n3,1\n3,2\n", "node 3 occurs more than once"),
-        ("node,label\n3,cat\n", "label must be a whole number, as the labels are; got 'cat'"),
-        ("id,label\n3,1\n", "no column node; has id, label"),
-        ("", "no column label and node; has none"),
+        ("node,label\nfirst,1\n", "node must be a row number from 0 that occurs once; got 'first'"),
+        ("node,label\n3,1\n3,2\n", "node must be a row number from 0 that occurs once; got '3'"),
+        ("node,label\n3,cat\n", "'cat' is not of the same kind as the labels, int64"),
+        ("id,label\n3,1\n", "must have the columns node and label; has id, label"),
+        ("", "No columns to parse"),
     ],
 )
 def test_bad_corrections(digits, fitted, tmp_path, text, says):
@@ -375,13 +374,13 @@ def test_without_pandas_the_error_names_the_extra(digits, fitted, monkeypatch):
     ("labels", "message"),
     [
         (None, "labels is None"),
-        (np.zeros(599, int), "labels must have one entry per node: expected 600, got 599"),
+        (np.zeros(599, int), "one label per node, shape \\(600,\\); got shape \\(599,\\)"),
         (np.full(600, -1), "at least one label; all 600 entries are unlabelled"),
         ([None] * 600, "all 600 entries are unlabelled"),
-        (np.zeros((600, 2), int), r"shape \(n,\)"),
+        (np.zeros((600, 2), int), r"got shape \(600, 2\)"),
         (["a", 1] * 300, "labels must be of one kind; got numbers and strings"),
-        (np.full(600, 0.5), "labels of a float dtype must be whole"),
-        ([{}] * 600, "must all be strings; got also dict"),
+        (np.full(600, 0.5), "whole and finite; got dtype float64"),
+        ([{}] * 600, "whole and finite; got dtype object"),
     ],
 )
 def test_bad_labels(fitted, labels, message):
