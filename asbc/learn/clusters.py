@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
+from asbc.kernels.threads import thread_count
 from asbc.learn.source import fit_copy, given_graph
 from asbc.validation import MetricInRepr, true_or_false, whole_number
 
@@ -168,7 +169,9 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         else:
             levels, chosen = [_with_count(grouped, self.n_clusters, seed)], 0
         best = levels[chosen]
-        others = [*best.others, *_leiden_each(perturbed[len(best.others) :], best.resolution, seed)]
+        with ThreadPoolExecutor(thread_count()) as threads:
+            again = partial(leiden, resolution=best.resolution, seed=seed, iterations=1)
+            others = [*best.others, *threads.map(again, perturbed[len(best.others) :])]
         jaccard, kept = _agreement(best.labels, others, np.bincount(groups))
         self.levels_ = [by_size(level.labels[groups]) for level in levels]
         self.level_ = chosen
@@ -215,10 +218,12 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
-def leiden(graph: sparse.csr_array, resolution: float, seed: int, quick: bool = False) -> Labels:
+def leiden(
+    graph: sparse.csr_array, resolution: float, seed: int, iterations: int = 2, max_passes: int | None = None
+) -> Labels:
     """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own.
 
-    `quick` makes one pass over the nodes instead of passes until nothing changes, which are then repeated.
+    An iteration passes over the nodes until nothing changes, or `max_passes` times.
     """
     import graspologic_native
 
@@ -233,20 +238,14 @@ def leiden(graph: sparse.csr_array, resolution: float, seed: int, quick: bool = 
         graph.data.astype(np.float64),
         graph.shape[0],
         resolution=float(resolution),
-        iterations=1 if quick else 2,
-        max_local_moving_iterations=1 if quick else None,
+        iterations=iterations,
+        max_local_moving_iterations=max_passes,
         seed=seed,
     )
     labels = np.full(graph.shape[0], -1, dtype=np.int64)
     labels[np.fromiter(found.keys(), np.int64, len(found))] = np.fromiter(found.values(), np.int64, len(found))
     labels[alone] = labels.max() + 1 + np.arange(len(alone))
     return by_size(labels[:n])
-
-
-def _leiden_each(graphs: list[sparse.csr_array], resolution: float, seed: int) -> list[Labels]:
-    """Return the clusters of several graphs, which are computed in parallel."""
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(partial(leiden, resolution=resolution, seed=seed), graphs))
 
 
 def _without_loops(graph: sparse.csr_array) -> sparse.csr_array:
@@ -279,7 +278,7 @@ def _groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_arra
     """Return the group of each node, and the graph between groups: small clusters in a large graph, else the nodes."""
     groups, resolution = np.arange(graph.shape[0]), MAX_NODES / GROUPS_PER_RESOLUTION
     while graph.shape[0] > MAX_NODES and resolution > LOWEST_RESOLUTION:
-        joined = leiden(graph, resolution, seed, quick=True)
+        joined = leiden(graph, resolution, seed, iterations=1, max_passes=1)
         groups, graph = joined[groups], _merged(graph, joined)
         resolution /= RESOLUTION_STEP**0.5
     return groups, graph
@@ -328,23 +327,34 @@ def _scan(graph: sparse.csr_array, perturbed: list[sparse.csr_array], seed: int)
     """Return partitions from coarse to fine: from about two clusters, until they become small."""
     from sklearn.metrics import adjusted_mutual_info_score  # late, because it imports rich
 
-    def partition(resolution: float) -> _Partition:
-        labels, *others = _leiden_each([graph, *perturbed], resolution, seed)
-        return _Partition(resolution, labels, others)
-
-    def small(level: _Partition) -> bool:
-        return level.count * SMALLEST_MEAN_SIZE > graph.shape[0]
-
     fewest = max(2, connected_components(graph, directed=False)[0])
-    scan = [partition(1.0)]
-    while scan[0].count > fewest and scan[0].resolution > LOWEST_RESOLUTION:
-        scan.insert(0, partition(scan[0].resolution / RESOLUTION_STEP))
-    while not small(scan[-1]):
-        scan.append(partition(scan[-1].resolution * RESOLUTION_STEP))
-    usable = [level for level in scan if level.count > 1 and not small(level)] or [next(filter(small, scan))]
-    for level in usable:
+    most = graph.shape[0] // SMALLEST_MEAN_SIZE
+
+    def partition(resolution: float) -> _Partition:
+        return _Partition(resolution, leiden(graph, resolution, seed))
+
+    def coarser() -> list[_Partition]:
+        levels = [partition(1.0)]
+        while levels[0].count > fewest and levels[0].resolution > LOWEST_RESOLUTION:
+            levels.insert(0, partition(levels[0].resolution / RESOLUTION_STEP))
+        return levels
+
+    def finer() -> list[_Partition]:
+        levels = [partition(RESOLUTION_STEP)]
+        while levels[-1].count <= most:
+            levels.append(partition(levels[-1].resolution * RESOLUTION_STEP))
+        return levels
+
+    def compare(level: _Partition) -> None:
+        level.others = [leiden(other, level.resolution, seed, iterations=1) for other in perturbed]
         level.stability = float(np.mean([adjusted_mutual_info_score(level.labels, other) for other in level.others]))
-    return usable
+
+    with ThreadPoolExecutor(thread_count()) as threads:
+        halves = threads.submit(coarser), threads.submit(finer)
+        scan = [level for half in halves for level in half.result()]
+        usable = [level for level in scan if 1 < level.count <= most]
+        list(threads.map(compare, usable))
+    return usable or [next(level for level in scan if level.count > most)]
 
 
 def _nested(graph: sparse.csr_array, levels: list[_Partition], middle: int, seed: int) -> list[_Partition]:
