@@ -284,23 +284,18 @@ def _groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_arra
     return groups, graph
 
 
-def _merged(graph: sparse.csr_array, labels: Labels) -> sparse.csr_array:
+def _merged(graph: sparse.csr_array | sparse.coo_array, labels: Labels) -> sparse.csr_array:
     """Return the graph between clusters: the summed weights of the edges between them, and within them as loops."""
-    if int(labels.max()) + 1 == len(labels):
-        return graph
-    member = sparse.csr_array((np.ones(len(labels)), (np.arange(len(labels)), labels)))
-    return sparse.csr_array(member.T @ graph @ member)
+    edges, count = graph.tocoo(), int(labels.max()) + 1
+    return sparse.csr_array((edges.data, (labels[edges.row], labels[edges.col])), shape=(count, count))
 
 
 def _perturbed(graph: sparse.csr_array, groups: Labels, seed: int) -> Iterator[sparse.csr_array]:
     """Yield graphs between groups in which every edge of the graph is multiplied by an exponential variable."""
-    count, upper = int(groups.max()) + 1, sparse.triu(sparse.csr_array(graph), 1, format="csr").tocoo()
-    ends = np.sort([groups[upper.row], groups[upper.col]], axis=0)
-    pairs, place = np.unique(ends[0] * count + ends[1], return_inverse=True)
-    rng = np.random.default_rng(seed)
+    edges, rng = sparse.triu(graph, 1, format="coo"), np.random.default_rng(seed)
     for _ in range(N_PERTURBED):
-        weight = np.bincount(place, upper.data * rng.exponential(size=upper.nnz), len(pairs))
-        half = sparse.csr_array((weight, (pairs // count, pairs % count)), shape=(count, count))
+        weights = edges.data * rng.exponential(size=edges.nnz)
+        half = _merged(sparse.coo_array((weights, (edges.row, edges.col)), shape=graph.shape), groups)
         yield sparse.csr_array(half + half.T)
 
 
