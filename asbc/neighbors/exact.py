@@ -32,7 +32,6 @@ CENTERED_ROWS = 4096  # rows, about, whose mean is the origin
 SORTED_ROWS = 8192  # rows whose candidates are compared in double precision together
 MAX_COMPARED = 2**22  # distances of rows that are compared with all rows together: 32 MB
 TILE = 512  # the largest number of rows and columns of a tile: one megabyte of products, which stays in a core's cache
-TILE_ROWS = 65536  # rows of X that are searched together if X, on disk, does not fit into memory
 GROUPED_ROWS = 2048  # sort rows by cluster first if there are at least this many
 
 OUTLINE_LENGTHS = (16, 32, 48, 64, 96, 128)  # numbers of directions to try
@@ -47,21 +46,21 @@ OUTLINE_COST = 0.8  # outlines are used if they cost at most this share of full 
 FULL_TURNS = 3  # pairs per block that are multiplied in full first, because at first nearly every row is near
 
 
-def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbors:
+def search_exactly(X: Floats, k: int, queries: Floats | None = None, own: Ids | None = None) -> Neighbors:
     """Return the k nearest rows of X to each row of X, or to each query, by euclidean distance.
 
     A bound on the rounding error certifies that no other row is nearer than the candidates. Rows that it cannot certify
     are searched again in double precision. The result depends neither on block sizes nor on threads. X (n, d) and
-    `queries` (m, d) must be checked vectors. Rows of X exclude themselves from their neighbours.
+    `queries` (m, d) must be checked vectors; they are read in tiles, so they may be memory maps. `own` (m,) are the
+    rows of X that the queries are, so that none is its own neighbour; None if they are not rows of X.
     """
     if queries is None:
-        Q = X
-        k = check_k(k, X.shape[0])
-        wanted = k + 1  # the node itself is among the nearest, and is removed by its id
+        Q, own, k = X, np.arange(len(X)), check_k(k, len(X))
     else:
-        Q = queries
-        wanted = k = whole_number(k, "k", 1, X.shape[0], "the rows of X")
+        Q, k = queries, whole_number(k, "k", 1, len(X), "the rows of X")
+    wanted = k if own is None else k + 1  # the node itself is among the nearest, and is removed by its id
     Q = Q.astype(X.dtype, copy=False) if Q.dtype.itemsize < X.dtype.itemsize else Q
+    own = np.full(len(Q), -1) if own is None else own
 
     indices = np.empty((len(Q), k), np.int64)
     distances = np.empty((len(Q), k))
@@ -69,26 +68,25 @@ def search_exactly(X: Floats, k: int, queries: Floats | None = None) -> Neighbor
     for dtype, spare in ((np.float32, SPARE), (np.float64, MANY_SPARE)):
         if len(open_rows):
             kept = min(wanted + spare, len(X))
-            open_rows = _search_filtered(X, Q, open_rows, wanted, kept, queries is None, dtype, indices, distances)
+            open_rows = _search_filtered(X, Q, open_rows, own, wanted, kept, dtype, indices, distances)
     step = max(1, MAX_COMPARED // len(X))
     for start in range(0, len(open_rows), step):  # ties exceed the candidates: compare with all rows
         rows = open_rows[start : start + step]
         squared = listed_distances(X, np.ascontiguousarray(Q[rows]), np.tile(np.arange(len(X)), (len(rows), 1)))
-        if queries is None:
-            squared[np.arange(len(rows)), rows] = np.inf
+        squared[np.arange(len(X)) == own[rows, None]] = np.inf
         indices[rows] = np.argsort(squared, axis=1, kind="stable")[:, :k]
         distances[rows] = np.sqrt(np.take_along_axis(squared, indices[rows], axis=1))
     return Neighbors(indices, distances, first=0 if queries is None else None)
 
 
-def _search_filtered(X, Q, rows, wanted, kept, drop_self, dtype, indices, distances):
-    """Write the neighbours of those `rows` that products of this precision certify; return the other rows.
+def _search_filtered(X, Q, rows, own, wanted, kept, dtype, indices, distances):
+    """Write the neighbours of those `rows` of Q that products of this precision certify; return the other rows.
 
-    `kept` is the number of candidates per row. `drop_self` says that Q is X, so that a row's own id is removed.
+    `kept` is the number of candidates per row. `own` are the rows of X that the rows of Q are, -1 for none.
     """
     n, d = X.shape
     center, scale = _center_and_scale(X, Q)
-    if drop_self and len(rows) == n:
+    if Q is X and len(rows) == n:
         values, ids, half = _nearest_among(X, center, scale, dtype, kept)
         longest = half.max()
     else:
@@ -104,8 +102,7 @@ def _search_filtered(X, Q, rows, wanted, kept, drop_self, dtype, indices, distan
         queries = Q[part] if len(rows) == len(Q) else np.ascontiguousarray(Q[block])
         candidates = ids[part].astype(np.int64)
         squared = listed_distances(X, queries, candidates)
-        own = block if drop_self else np.full(len(block), -1)
-        found = sort_candidates(squared, candidates, own, bound[part], wanted, indices.shape[1])
+        found = sort_candidates(squared, candidates, own[block], bound[part], wanted, indices.shape[1])
         certain = found[2]
         indices[block[certain]] = found[0][certain]
         distances[block[certain]] = found[1][certain]
@@ -130,30 +127,6 @@ def _center_and_scale(X, Q):
 def largest_offset(X, center):
     """Return the largest difference, over rows and columns, between X (n, d) and `center` (d,)."""
     return float(max((X.max(axis=0) - center).max(), (center - X.min(axis=0)).max()))
-
-
-def exact_distances(X: Floats, vectors: Floats, k: int, own: Ids | None) -> tuple[Ids, NDArray[np.float64]]:
-    """Return indices and distances (m, k) with the bits of :func:`search_exactly`, reading X one tile at a time.
-
-    Memory does not grow with n, and X may be a memory map. `own` (m,) are the rows of X that the vectors (m, d) are, so
-    that none is its own neighbour; None if they are not rows of X.
-    """
-    wanted = k if own is None else k + 1
-    ids = np.empty((len(vectors), 0), np.int64)
-    distances = np.empty((len(vectors), 0))
-    for start in range(0, len(X), TILE_ROWS):
-        tile = X[start : start + TILE_ROWS]
-        found = search_exactly(tile, min(wanted, len(tile)), vectors)
-        indices = found.indices + start
-        beyond = found.distances
-        if own is not None:
-            beyond = np.where(indices == own[:, None], np.inf, beyond)
-        ids = np.concatenate([ids, indices], axis=1)
-        distances = np.concatenate([distances, beyond], axis=1)
-        order = np.lexsort((ids, distances))[:, :wanted]
-        ids = np.take_along_axis(ids, order, axis=1)
-        distances = np.take_along_axis(distances, order, axis=1)
-    return np.ascontiguousarray(ids[:, :k]), np.ascontiguousarray(distances[:, :k])
 
 
 def _group_rows(X: Floats, center: NDArray[Any], scale: float) -> Ids:

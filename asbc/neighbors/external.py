@@ -6,21 +6,18 @@ only the ids are used, and `asbc.neighbors.search` does the rest.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asbc.extras import needed
-from asbc.neighbors.exact import SPARE, TILE_ROWS, Ids
-from asbc.storage import DISK_FULL
+from asbc.neighbors.exact import SPARE, Ids
 from asbc.validation import Floats
 
 LIBRARIES = {"hnsw": "faiss", "nn_descent": "pynndescent"}
+ADDED_ROWS = 65536  # rows that are converted to single precision together
 
 
 def import_library(search: str) -> Any:
@@ -34,51 +31,35 @@ class HNSW:
 
     Parameters
     ----------
-    index : faiss.IndexHNSWFlat
-        The graph, with its rows.
+    content : (b,) uint8
+        The graph with its rows, as :func:`hnsw_content` returns it.
     breadth : int, default=0
         Candidates per query that a search keeps; at least as many as it is asked for.
     """
 
-    def __init__(self, index, breadth: int = 0):
-        self._index = index
+    def __init__(self, content: NDArray[np.uint8], breadth: int = 0):
+        self._index = import_library("hnsw").deserialize_index(content)
         self.breadth = breadth
-
-    @classmethod
-    def build(cls, X: Floats, settings: Mapping[str, int]) -> HNSW:
-        """Build the graph on the rows of X; `settings` holds ``links`` and ``ef_construction``."""
-        faiss = import_library("hnsw")
-        index = faiss.IndexHNSWFlat(X.shape[1], settings["links"])
-        index.hnsw.efConstruction = settings["ef_construction"]
-        threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # with several threads, the graph would depend on their timing
-        try:
-            for start in range(0, len(X), TILE_ROWS):
-                index.add(np.ascontiguousarray(X[start : start + TILE_ROWS], np.float32))
-        finally:
-            faiss.omp_set_num_threads(threads)
-        return cls(index)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, None]:
         """Return ids (m, wanted + SPARE) of rows near the vectors (m, d), -1 for none, and None for distances."""
         self._index.hnsw.efSearch = max(self.breadth, wanted + SPARE)
         return self._index.search(np.ascontiguousarray(vectors, np.float32), wanted + SPARE)[1], None
 
-    def save(self, path: Path) -> None:
-        """Write the graph, or leave no file; a full disk raises OSError."""
-        try:
-            import_library("hnsw").write_index(self._index, os.fspath(path))
-        except RuntimeError as error:
-            path.unlink(missing_ok=True)
-            for number in DISK_FULL:  # faiss gives the reason only in its message
-                if os.strerror(number) in str(error):
-                    raise OSError(number, os.strerror(number), os.fspath(path)) from error
-            raise
 
-    @classmethod
-    def open(cls, path: Path, breadth: int) -> HNSW:
-        """Read a graph that :meth:`save` wrote."""
-        return cls(import_library("hnsw").read_index(os.fspath(path)), breadth)
+def hnsw_content(X: Floats, links: int, ef_construction: int) -> NDArray[np.uint8]:
+    """Return faiss's small-world graph on the rows of X, as bytes (b,)."""
+    faiss = import_library("hnsw")
+    index = faiss.IndexHNSWFlat(X.shape[1], links)
+    index.hnsw.efConstruction = ef_construction
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # with several threads, the graph would depend on their timing
+    try:
+        for start in range(0, len(X), ADDED_ROWS):
+            index.add(np.ascontiguousarray(X[start : start + ADDED_ROWS], np.float32))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return faiss.serialize_index(index)
 
 
 class CandidateTable:

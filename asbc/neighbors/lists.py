@@ -5,6 +5,7 @@ A list holds the rows of X that are nearer to its centroid than to any other cen
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy import sparse
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import scan_lists
 from asbc.kernels.threads import run_products, thread_count
-from asbc.neighbors.exact import SPARE, TILE, Ids, exact_distances, largest_offset, rounding_error, search_exactly
+from asbc.neighbors.exact import SPARE, TILE, Ids, largest_offset, rounding_error, search_exactly
 from asbc.validation import Floats, as_vectors
 
 # Rows per list of the sample for k-means, and its rounds. With 32 rows and 5 rounds, lists need to scan just as many
@@ -23,12 +24,40 @@ from asbc.validation import Floats, as_vectors
 TRAINING_ROWS_PER_LIST = 16
 KMEANS_ROUNDS = 3
 TWO_PASS_QUERIES = 256  # queries per list, on average, from which two passes are faster than one
+BLOCK_ROWS = 16384  # rows whose lists are found, or whose residuals are written, together
 RESIDUAL_ROWS = 1024  # rows whose residuals are computed together
 MIN_TUNED, MAX_TUNED = 200, 1000  # nodes that the number of lists is tuned on: n / 200, within these limits
 SIZED_ROWS_PER_LIST = 4  # rows per list that the sizes of lists are estimated from
 # The sample's recall must exceed the target by this many standard errors, so that in 19 of 20 sets the recall over all
 # nodes reaches the target.
 CAUTION = 1.645
+
+
+# An array as its dtype, its shape and its consecutive blocks of rows; and a function that computes an array of an index
+# by its name, unless it is there, and returns it.
+Blocks = tuple[Any, tuple[int, ...], Iterator[NDArray[Any]]]
+Keep = Callable[[str, Callable[[], Blocks]], NDArray[Any]]
+
+
+def one_block(array: NDArray[Any]) -> Blocks:
+    return array.dtype, array.shape, iter([array])
+
+
+def keep_in_memory() -> Keep:
+    """Return a function that keeps the arrays of an index in memory; a build keeps them in files."""
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def keep(name: str, compute: Callable[[], Blocks]) -> NDArray[Any]:
+        if name not in arrays:
+            dtype, shape, blocks = compute()
+            array, start = np.empty(shape, dtype), 0
+            for block in blocks:
+                array[start : start + len(block)] = block
+                start += len(block)
+            arrays[name] = array
+        return arrays[name]
+
+    return keep
 
 
 def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
@@ -83,7 +112,7 @@ def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float
     n, n_lists = len(X), len(centroids)
     nodes, rng = tuning_nodes(n, seed)
     vectors = np.ascontiguousarray(X[nodes])
-    neighbors = exact_distances(X, vectors, k, nodes)[0]
+    neighbors = search_exactly(X, k, vectors, nodes).indices
     near, place = np.unique(neighbors, return_inverse=True)
     holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
     order = nearest_lists(centroids, vectors, n_lists)
@@ -130,13 +159,19 @@ class InvertedLists:
         self.probes = probes
 
     @classmethod
-    def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int) -> InvertedLists:
-        """Build lists of the rows of X in memory; a query scans `n_probe` of them."""
-        n_lists = len(centroids)
-        probes = nearest_lists(centroids, X, n_probe)
+    def build(cls, X: Floats, centroids: NDArray[np.float32], n_probe: int, keep: Keep | None = None) -> InvertedLists:
+        """Build lists of the rows of X (n, d), of which a query scans `n_probe`, and keep their arrays."""
+        keep = keep_in_memory() if keep is None else keep
+        n, n_lists = len(X), len(centroids)
+        blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, n, BLOCK_ROWS)]
+        nearest = (nearest_lists(centroids, X[rows], n_probe) for rows in blocks)
+        probes = keep("probes", lambda: (np.int32, (n, n_probe), nearest))
         labels = probes[:, 0]
-        members, starts = file_under(labels, n_lists)
-        return cls(centroids, starts, members, residuals(X, centroids, members, labels), probes)
+        members = keep("members", lambda: one_block(file_under(labels, n_lists)[0]))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_lists))])
+        offsets = (residuals(X, centroids, members[rows], labels) for rows in blocks)
+        stored = keep("residuals", lambda: (np.float32, X.shape, offsets))
+        return cls(centroids, starts, members, stored, probes)
 
     def candidates(self, X: Floats, vectors: Floats, rows: Ids | None, wanted: int) -> tuple[Ids, NDArray[np.float64]]:
         """Return the ``wanted + SPARE`` nearest rows of each vector in the lists that it scans, unsorted.

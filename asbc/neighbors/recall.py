@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.neighbors.exact import Ids, exact_distances
+from asbc.neighbors.exact import Ids, search_exactly
 from asbc.validation import Floats
 
 MIN_MEASURED, MAX_MEASURED = 500, 1000  # nodes that recall is measured on: n / 200, within these limits
@@ -91,7 +91,7 @@ def measure_recall(
     count = sample or max(MIN_MEASURED, min(MAX_MEASURED, len(source) // 200))
     nodes = np.sort(rng.choice(len(source), min(count, len(source)), replace=False))
     vectors = np.ascontiguousarray(source[nodes])
-    return recall_of(found(nodes), exact_distances(X, vectors, k, nodes if among_rows else None)[1])
+    return recall_of(found(nodes), search_exactly(X, k, vectors, nodes if among_rows else None).distances)
 
 
 def recall_of(found: NDArray[np.float64], exact: NDArray[np.float64]) -> Recall:

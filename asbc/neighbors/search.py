@@ -6,8 +6,7 @@ neighbours, but its distances are exact. Rows with fewer than k candidates are s
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -17,9 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import sort_candidates
-from asbc.neighbors.exact import Ids, exact_distances, search_exactly
-from asbc.neighbors.external import HNSW, CandidateTable, nn_descent_candidates
-from asbc.neighbors.lists import InvertedLists, train_centroids, tune_probes, tuning_nodes
+from asbc.neighbors.exact import Ids, search_exactly
+from asbc.neighbors.external import HNSW, CandidateTable, hnsw_content, nn_descent_candidates
+from asbc.neighbors.lists import (
+    InvertedLists,
+    Keep,
+    keep_in_memory,
+    one_block,
+    train_centroids,
+    tune_probes,
+    tuning_nodes,
+)
 from asbc.neighbors.recall import measure_recall, recall_of, warn_of_recall
 from asbc.neighbors.types import Neighbors
 from asbc.validation import METRICS, Floats, as_vectors, check_k, normalize, one_of, seed_number, whole_number
@@ -157,12 +164,8 @@ def _search_approximately(
     distances = np.empty((len(source), k))
     for start in range(0, len(source), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(source)))
-        if queries is None:
-            found = find_rows(X, np.arange(block.start, block.stop), index, k)
-        else:
-            ids, squared = index.candidates(X, queries[block], None, k)
-            found = _choose_nearest(X, queries[block], ids, squared, k, None)
-        indices[block], distances[block] = found[:2]
+        own = np.arange(block.start, block.stop) if queries is None else None
+        indices[block], distances[block] = find_nearest(X, source[block], own, index, k)
     reached = measure_recall(
         X, source, k, lambda nodes: distances[nodes], among_rows=queries is None, seed=seed, sample=sample
     )
@@ -226,96 +229,94 @@ class Decision:
 
 
 def decide_search(
-    X: Floats,
-    k: int,
-    search: str,
-    settings: Mapping[str, int],
-    recall: float,
-    seed: int,
-    centroids: Callable[[], NDArray[np.float32]],
-    small_world: Callable[[], HNSW],
+    X: Floats, k: int, search: str, settings: Mapping[str, int], recall: float, seed: int, keep: Keep
 ) -> Decision:
     """Decide which search reaches the recall, and with which options.
 
     "auto" is exact for up to MAX_EXACT_ROWS rows. Otherwise lists are used, unless the number of lists that reaches the
     recall holds more than MAX_SCANNED_SHARE of the rows. `settings` come from :func:`check_search`; an ``n_probe`` or
-    ``ef_search`` among them is used as given. `centroids` and `small_world` return the centroids of the lists and
-    faiss's graph; they are called only if needed.
+    ``ef_search`` among them is used as given. `keep` keeps the arrays of the index that this computes already.
     """
     if search == "nn_descent":
         return Decision(search, settings, recall)
     if search == "hnsw":
         if "ef_search" in settings:
             return Decision(search, settings)
-        return Decision(search, {**settings, "ef_search": _tune_breadth(X, k, recall, seed, small_world())}, recall)
+        return Decision(search, {**settings, "ef_search": _tune_breadth(X, k, settings, recall, seed, keep)}, recall)
     if "n_probe" in settings:
         return Decision("ivf", settings)
     if search == "exact" or (search == "auto" and len(X) <= MAX_EXACT_ROWS):
         return Decision("exact")
-    n_probe, scanned_share = tune_probes(X, centroids(), k, recall, seed)
+    n_probe, scanned_share = tune_probes(X, _centroids(X, settings, seed, keep), k, recall, seed)
     if scanned_share > MAX_SCANNED_SHARE:
         return Decision("exact")
     return Decision("ivf", {**settings, "n_probe": n_probe}, recall)
 
 
-def _tune_breadth(X: Floats, k: int, recall: float, seed: int, index: HNSW) -> int:
+def _tune_breadth(X: Floats, k: int, settings: Mapping[str, int], recall: float, seed: int, keep: Keep) -> int:
     """Return how many candidates a small-world graph must keep to reach the recall, on a sample of nodes."""
     nodes, _ = tuning_nodes(len(X), seed)
-    vectors = np.ascontiguousarray(X[nodes])
-    exact = exact_distances(X, vectors, k, nodes)[1]
-    for breadth in HNSW_BREADTHS:
-        index.breadth = breadth
-        ids = np.asarray(index.candidates(X, vectors, nodes, k + 1)[0])
-        found = listed_distances(X, vectors, np.where(ids == nodes[:, None], -1, ids))
-        if recall_of(np.sqrt(np.sort(found, axis=1)[:, :k]), exact).value >= recall:
+    exact = search_exactly(X, k, np.ascontiguousarray(X[nodes]), nodes).distances
+    index = _small_world(X, settings, keep)
+    for index.breadth in HNSW_BREADTHS:
+        if recall_of(find_rows(X, nodes, index, k)[1], exact).value >= recall:
             break
-    return breadth
+    return index.breadth
 
 
-def build_index(
-    X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0
-) -> tuple[Any, Decision]:
-    """Build an index in memory; return it and the decision for it. The index is None for exact search.
+def _centroids(X: Floats, settings: Mapping[str, int], seed: int, keep: Keep) -> NDArray[np.float32]:
+    return keep("centroids", lambda: one_block(train_centroids(X, settings["n_lists"], seed)))
+
+
+def _small_world(X: Floats, settings: Mapping[str, int], keep: Keep) -> HNSW:
+    content = keep("hnsw", lambda: one_block(hnsw_content(X, settings["links"], settings["ef_construction"])))
+    return HNSW(content, settings.get("ef_search", 0))
+
+
+def open_index(X: Floats, k: int, decision: Decision, seed: int, keep: Keep) -> Any:
+    """Return the index of a decision, with its arrays computed and kept if they are not yet; None for exact search.
 
     An index has a method ``candidates(X, vectors, rows, wanted)``. It proposes about `wanted` candidates for each of
     the `vectors` (m, d), which are the `rows` (m,) of X, or other vectors if `rows` is None. It returns their ids
     (m, c), -1 for none, and their squared distances (m, c), or None if it does not know them.
     """
-    settings = check_search(search, len(X), options)
-    centroids = functools.cache(lambda: train_centroids(X, settings["n_lists"], seed))
-    small_world = functools.cache(lambda: HNSW.build(X, settings))
-    decision = decide_search(X, k, search, settings, recall, seed, centroids, small_world)
-    index: Any = None
+    options = decision.options
     if decision.search == "ivf":
-        index = InvertedLists.build(X, centroids(), decision.options["n_probe"])
-    elif decision.search == "hnsw":
-        index = small_world()
-        index.breadth = decision.options["ef_search"]
-    elif decision.search == "nn_descent":
-        index = CandidateTable(nn_descent_candidates(X, k, settings["n_trees"], seed))
-    return index, decision
+        return InvertedLists.build(X, _centroids(X, options, seed, keep), options["n_probe"], keep)
+    if decision.search == "hnsw":
+        return _small_world(X, options, keep)
+    if decision.search == "nn_descent":
+        table = keep("candidates", lambda: one_block(nn_descent_candidates(X, k, options["n_trees"], seed)))
+        return CandidateTable(table)
+    return None
 
 
-def find_rows(X: Floats, rows: Ids, index: Any, k: int) -> tuple[Ids, NDArray[np.float64], int]:
-    """Return the neighbours of some rows (m,) of X, and the number of rows that had too few candidates.
+def build_index(
+    X: Floats, k: int, search: str, options: Mapping[str, Any], recall: float = RECALL, seed: int = 0
+) -> tuple[Any, Decision]:
+    """Decide how to search, and return the index in memory and the decision."""
+    keep = keep_in_memory()
+    decision = decide_search(X, k, search, check_search(search, len(X), options), recall, seed, keep)
+    return open_index(X, k, decision, seed, keep), decision
 
-    Those are searched exactly, and so are all rows without an index (None), where the number is 0. Indices and
-    distances are (m, k). They do not depend on which rows are searched together.
-    """
+
+def find_rows(X: Floats, rows: Ids, index: Any, k: int) -> tuple[Ids, NDArray[np.float64]]:
+    """Return what :func:`find_nearest` finds for some rows (m,) of X, whichever rows are searched together."""
     consecutive = len(rows) > 0 and (np.diff(rows) == 1).all()
     vectors = X[rows[0] : rows[-1] + 1] if consecutive else np.ascontiguousarray(X[rows])
-    if index is None:
-        return *exact_distances(X, vectors, k, rows), 0
-    ids, squared = index.candidates(X, vectors, rows, k + 1)
-    return _choose_nearest(X, vectors, ids, squared, k, rows)
+    return find_nearest(X, vectors, rows, index, k)
 
 
-def _choose_nearest(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.float64], int]:
-    """Return the k nearest candidates by distance and then id, and the number of vectors with too few candidates.
+def find_nearest(X: Floats, vectors: Floats, own: Ids | None, index: Any, k: int) -> tuple[Ids, NDArray[np.float64]]:
+    """Return indices and distances (m, k) of the nearest among the candidates that the index proposes.
 
-    `squared` are the candidates' squared distances with the bits of :func:`listed_distances`, or None. `own` (m,) are
-    the rows of X that the vectors are, or None if they are not rows of X.
+    Vectors with too few candidates are searched exactly, and so are all vectors without an index (None). `own` (m,) are
+    the rows of X that the vectors (m, d) are, or None if they are not rows of X.
     """
+    if index is None:
+        found = search_exactly(X, k, vectors, own)
+        return found.indices, found.distances
+    ids, squared = index.candidates(X, vectors, own, k if own is None else k + 1)
     if squared is None:
         ids = np.sort(np.asarray(ids, np.int64), axis=1)
         if ids.size and (ids[:, 0].min() < -1 or ids[:, -1].max() >= len(X)):
@@ -326,6 +327,6 @@ def _choose_nearest(X, vectors, ids, squared, k, own) -> tuple[Ids, NDArray[np.f
     ids, distances, _ = sort_candidates(squared, ids, no_rows if own is None else own, np.full(len(ids), np.inf), 1, k)
     short = np.flatnonzero(ids[:, -1] < 0)
     if len(short):
-        found = exact_distances(X, np.ascontiguousarray(vectors[short]), k, None if own is None else own[short])
-        ids[short], distances[short] = found
-    return ids, distances, len(short)
+        found = search_exactly(X, k, np.ascontiguousarray(vectors[short]), None if own is None else own[short])
+        ids[short], distances[short] = found.indices, found.distances
+    return ids, distances

@@ -12,9 +12,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from sklearn.base import clone
 
 from asbc.bandwidth.rule import fill_constant
 from asbc.builder import GraphBuilder
-from asbc.neighbors.external import HNSW, LIBRARIES, import_library, nn_descent_candidates
-from asbc.neighbors.lists import file_under, residuals, train_centroids
+from asbc.neighbors.external import LIBRARIES, import_library
+from asbc.neighbors.lists import Blocks, one_block
 from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.search import check_search, decide_search, find_rows
+from asbc.outofcore.engines import open_engine
 from asbc.outofcore.folder import check_graph_files, read_graph_manifest
 from asbc.outofcore.plan import (
     BuildError,
@@ -37,21 +39,11 @@ from asbc.outofcore.plan import (
     is_url,
     local_copy,
     needs_conversion,
-    remove_unused_plan,
     scan_vectors,
     settings_in_plan,
     vectors_in_plan,
 )
-from asbc.outofcore.stages import (
-    check_scratch,
-    close_folder,
-    open_folder,
-    read_part,
-    run_block,
-    scratch_file,
-    write_scratch_array,
-    write_scratch_blocks,
-)
+from asbc.outofcore.stages import check_scratch, close_folder, open_folder, read_part, run_block
 from asbc.progress import Progress
 from asbc.storage import (
     DISK_FULL,
@@ -65,7 +57,7 @@ from asbc.storage import (
     write_array_blocks,
     write_json,
 )
-from asbc.validation import as_vectors, normalize, warn_about_lengths
+from asbc.validation import as_vectors, normalize, one_of, warn_about_lengths
 from asbc.weights import warn_of_empty_rows
 
 try:
@@ -143,9 +135,7 @@ def build_graph(
     plan = settings_in_plan(builder, block)
     if not is_url(source) and not Path(source).exists():
         raise FileNotFoundError(f"{os.fspath(source)}: no such file.")
-    if engine not in ("local", "dask"):
-        raise ValueError(f"engine must be 'local' or 'dask'; got {engine!r}.")
-    if engine == "local" and scheduler is not None:
+    if one_of(engine, "engine", ("local", "dask")) == "local" and scheduler is not None:
         raise ValueError("scheduler needs engine='dask'; got engine='local'.")
     _check_target(folder)
     steps = Progress(progress)
@@ -156,59 +146,28 @@ def build_graph(
         plan |= vectors_in_plan(vectors, path, plan)
         warn_about_lengths(vectors, plan["builder"]["metric"], stacklevel=3)
         del vectors
-        remove_unused_plan(folder)
         resumed = (folder / "plan.json").is_file()
-        if resumed:
-            check_same_plan(folder, plan)
-        else:
+        if not resumed:
             if plan["search"] in LIBRARIES:
                 import_library(plan["search"])
             check_space(folder, plan)
-        checksums = _scan(steps, "check", path, plan)
+        with steps.step("check"):
+            plan["vectors_crc32"] = scan_vectors(path, plan)
         if resumed:
-            check_same_plan(folder, {"vectors_crc32": checksums[-1]})
+            check_same_plan(folder, plan)
             if (folder / "manifest.json").is_file():
                 return _check_finished(folder)
         else:
-            write_json(folder / "plan.json", {**plan, "vectors_crc32": checksums[-1]})
+            write_json(folder / "plan.json", plan)
         # Not part of the plan: the vectors may be moved between two starts.
         write_json(folder / "scratch" / "source.json", {"path": os.fspath(path.resolve())})
         for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
             remove_temporary_files(place)
-        with _open_engine(engine, os.fspath(folder), scheduler, workers) as run:
-            manifest = _Build(folder, run, steps, checksums).finish(resumed)
+        with open_engine(engine, os.fspath(folder), scheduler, workers) as run:
+            manifest = _Build(folder, run, steps).finish(resumed)
         close_folder()
         shutil.rmtree(folder / "scratch", ignore_errors=True)
         return manifest
-
-
-def _scan(steps: Progress, name: str, path: Path, plan: Mapping[str, Any]) -> list[int]:
-    """Check the vectors, show progress as `name`, and return their checksum up to the end of each block."""
-    checksums = []
-    with steps.step(name, -(-plan["n"] // plan["block"])) as advance:
-        for checksum in scan_vectors(path, plan):
-            checksums.append(checksum)
-            advance()
-    return checksums
-
-
-def _open_engine(engine: str, folder: str, scheduler: str | None, workers: int) -> Any:
-    if engine == "local":
-        return nullcontext(LocalEngine())
-    from asbc.outofcore.engines import open_dask
-
-    return open_dask(folder, scheduler=scheduler, workers=workers)
-
-
-class LocalEngine:
-    """Run one block after another in this process, each on all cores."""
-
-    name = "local"
-
-    def run(self, function: Callable, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
-        for block in blocks:
-            function(folder, stage, block)
-            yield block
 
 
 def _check_target(folder: Path) -> None:
@@ -270,13 +229,12 @@ def _check_finished(folder: Path) -> dict[str, Any]:
 class _Build:
     """A build in progress: runs the stages in order and, between them, the work that needs all nodes."""
 
-    def __init__(self, folder: Path, engine: Any, progress: Progress, checksums: list[int]):
+    def __init__(self, folder: Path, engine: Any, progress: Progress):
         self.folder = folder
         self.engine = engine
         self.job = open_folder(os.fspath(folder))
         self.plan = self.job.plan
         self.progress = progress
-        self.checksums = checksums  # of the vectors, when they were checked
         self.resumed: dict[str, int] = {}
 
     def finish(self, resumed: bool) -> dict[str, Any]:
@@ -284,7 +242,9 @@ class _Build:
         if resumed:
             with self.progress.step("verify"):
                 check_scratch(self.job.scratch)
-        self._convert()
+        if needs_conversion(self.plan):
+            with self.progress.step("convert"):
+                self.job.keep("vectors", self._converted)
         self._search()
         self._stage("neighbors")
         if self.job.weighted:
@@ -303,9 +263,7 @@ class _Build:
             "cores": os.cpu_count(),
             "seconds": {name: round(value, 3) for name, value in self.progress.seconds.items()},
             "total_seconds": round(time.perf_counter() - self.progress.begun, 3),
-            # Of this process, which does all the work of the local engine but little of the work of a cluster.
-            "cpu_seconds": round(time.process_time(), 3),
-            "peak_bytes": peak_memory_bytes(),
+            "peak_bytes": peak_memory_bytes(),  # of this process, which does little of the work of a cluster
             "blocks_found_finished": self.resumed,
         }
         write_json(self.folder / "timing.json", timing)
@@ -324,25 +282,15 @@ class _Build:
             if not path.is_file():
                 raise BuildError(f"{path}: a worker finished this block, but its file is not visible here.")
 
-    def _array(self, name: str, step: str, compute: Callable[[], NDArray]) -> NDArray:
-        """Compute a scratch array, unless an earlier start has, and open it."""
-        path = self.job.scratch / f"{name}.npy"
-        if not path.is_file():
-            with self.progress.step(step):
-                write_scratch_array(path, compute())
-        return self.job.array(name)
-
     def _compare_vectors(self) -> None:
         """Refuse to finish if the vectors have changed during the build."""
         try:
-            now = _scan(self.progress, "compare", self.job.source, self.plan)
-            if now != self.checksums:
-                changed = next(block for block in range(self.job.count) if now[block] != self.checksums[block])
-                start, stop = self.job.nodes(changed)
-                raise BuildError(
-                    f"{self.folder}: the vectors have changed since this build began, somewhere in rows {start} to "
-                    f"{stop - 1}. Use another folder for the new ones, or remove this one."
-                )
+            with self.progress.step("compare"):
+                if scan_vectors(self.job.source, self.plan) != self.plan["vectors_crc32"]:
+                    raise BuildError(
+                        f"{self.folder}: the vectors have changed since this build began. Use another folder for the "
+                        "new ones, or remove this one."
+                    )
         except (BuildError, ValueError, FileNotFoundError):
             # It is unknown which parts come from which vectors, so none may be reused.
             scratch = self.job.scratch
@@ -350,49 +298,28 @@ class _Build:
             shutil.rmtree(scratch)
             raise
 
-    def _convert(self) -> None:
-        """Write the vectors as kernels read them from a memory map, if they are not."""
-        if not needs_conversion(self.plan) or self.job.converted.is_file():
-            return
-        with self.progress.step("convert"):
-            shape = (self.plan["n"], self.plan["d"])
-            dtype = np.float64 if np.dtype(self.plan["dtype"]).itemsize == 8 else np.float32
-            prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
-            source = self.job.open_source()
-            blocks = (prepare(source[start : start + BLOCK_NODES]) for start in range(0, len(source), BLOCK_NODES))
-            write_scratch_blocks(self.job.converted, dtype, shape, blocks)
+    def _converted(self) -> Blocks:
+        """The vectors as kernels read them from a memory map."""
+        source = self.job.open_source()
+        prepare = normalize if self.plan["builder"]["metric"] == "cosine" else as_vectors
+        dtype = np.float64 if source.dtype.itemsize == 8 else np.float32
+        blocks = (prepare(source[start : start + BLOCK_NODES]) for start in range(0, len(source), BLOCK_NODES))
+        return dtype, source.shape, blocks
 
     def _search(self) -> None:
         """Choose the search, build its index, and measure its recall."""
         job, plan = self.job, self.plan
         k, seed = plan["k"], plan["builder"]["random_state"]
-        settings = check_search(plan["search"], plan["n"], plan["search_options"])
-
-        def centroids() -> NDArray[np.float32]:
-            return self._array("centroids", "train", lambda: train_centroids(job.X, settings["n_lists"], seed))
-
-        def small_world() -> HNSW:
-            path = job.scratch / "index.faiss"
-            if not path.is_file():
-                with self.progress.step("index"), scratch_file(path) as temporary:
-                    HNSW.build(job.X, settings).save(temporary)
-            return HNSW.open(path, 0)
-
         if not (job.scratch / "search.json").is_file():
+            settings = check_search(plan["search"], plan["n"], plan["search_options"])
             with self.progress.step("tune"):
-                decision = decide_search(
-                    job.X, k, plan["search"], settings, plan["recall"], seed, centroids, small_world
-                )
+                decision = decide_search(job.X, k, plan["search"], settings, plan["recall"], seed, self._keep)
             write_json(job.scratch / "search.json", asdict(decision))
         search, options, target = (job.search[name] for name in ("search", "options", "target"))
         if search == "exact":
             return
-        if search == "ivf":
-            self._write_lists(centroids(), options)
-        elif search == "hnsw":
-            small_world()
-        else:
-            self._array("candidates", "index", lambda: nn_descent_candidates(job.X, k, settings["n_trees"], seed))
+        with self.progress.step("lists" if search == "ivf" else "index"):
+            job.index = job.open_index(self._keep)
         if not (job.scratch / "recall.json").is_file():
             with self.progress.step("recall"):
                 recall = measure_recall(
@@ -402,39 +329,25 @@ class _Build:
                 write_json(job.scratch / "recall.json", found)
                 warn_of_recall(recall, search, options, target)
 
-    def _write_lists(self, centroids: NDArray[np.float32], options: Mapping[str, int]) -> None:
-        """Assign every row to its lists, and write the rows of the lists one after another."""
-        job, n, scratch = self.job, self.plan["n"], self.job.scratch
-        self._stage("assign")
-        if all((scratch / f"{name}.npy").is_file() for name in ("probes", "members", "starts", "residuals")):
-            return
-        with self.progress.step("lists"):
-            shape = (n, options["n_probe"])
-            write_scratch_blocks(scratch / "probes.npy", np.int32, shape, job.column("assign", "probes"))
-            labels = job.array("probes")[:, 0]
-            members, starts = file_under(labels, options["n_lists"])
-            write_scratch_array(scratch / "members.npy", members)
-            write_scratch_array(scratch / "starts.npy", starts)
-            rows = (members[start : start + BLOCK_NODES] for start in range(0, n, BLOCK_NODES))
-            blocks = (residuals(job.X, centroids, some, labels) for some in rows)
-            write_scratch_blocks(scratch / "residuals.npy", np.float32, (n, self.plan["d"]), blocks)
+    def _keep(self, name: str, compute: Callable[[], Blocks]) -> NDArray:
+        """Keep an array of the index in a file. The engine's blocks find the lists that each row scans."""
+        if name == "probes":
+            self._stage("assign")
+            compute = partial(self.job.joined, "assign", name)
+        with self.progress.step("train") if name == "centroids" else nullcontext():
+            return self.job.keep(name, compute)
 
     def _survey(self) -> None:
         """Ask every block for what the bandwidth rule and the estimator of dimension need to become local."""
         job = self.job
-        if self.plan["builder"]["dimension"] == "two_nn" and not (job.scratch / "log_ratio.npy").is_file():
-            estimate = GraphBuilder(**self.plan["builder"]).dimension_estimate()
-            ratios = [estimate.summarize(job.neighbors(block))["log_ratio"] for block in range(job.count)]
-            write_scratch_array(job.scratch / "log_ratio.npy", np.concatenate(ratios))
+        _ = job.dimension  # now, so that no two workers compute what it needs of all nodes
         surveys = 0
         while not job.rule_after(surveys).local:
             stage = f"survey-{surveys}"
             self._stage(stage)
             # Blocks are joined on disk: wide ones need not fit into memory.
-            for name, first in read_part(job.part(stage, 0)).items():
-                path, shape = job.scratch / stage / f"{name}.npy", (self.plan["n"], *first.shape[1:])
-                if not path.is_file():
-                    write_scratch_blocks(path, first.dtype, shape, job.column(stage, name))
+            for name in read_part(job.part(stage, 0)):
+                job.keep(f"{stage}/{name}", partial(job.joined, stage, name))
             surveys += 1
 
     def _fill_bandwidths(self) -> None:
@@ -442,11 +355,13 @@ class _Build:
 
         Their weights stay: where all distances are zero, they do not depend on the bandwidth.
         """
-        if (self.job.scratch / "filled.npy").is_file():
-            return
-        warn_of_empty_rows(int(sum(self.job.column("rows", "empty"))), self.plan["n"])
-        sigma, constant = (np.concatenate([*self.job.column("rows", name)]) for name in ("sigma", "constant"))
-        write_scratch_array(self.job.scratch / "filled.npy", fill_constant(sigma, constant))
+
+        def fill() -> Blocks:
+            warn_of_empty_rows(int(sum(self.job.column("rows", "empty"))), self.plan["n"])
+            sigma, constant = (np.concatenate([*self.job.column("rows", name)]) for name in ("sigma", "constant"))
+            return one_block(fill_constant(sigma, constant))
+
+        self.job.keep("filled", fill)
 
     def _join(self) -> dict[str, Any]:
         """Join the parts of all blocks into the files of the finished graph, and return the manifest."""
@@ -460,13 +375,12 @@ class _Build:
 
         id_type = np.int32 if n < 2**31 else np.int64
         write("rows/indices.npy", id_type, (n, k), job.column("neighbors", "indices"))
-        write("rows/distances.npy", np.float64, (n, k), job.column("neighbors", "distances"))
-        write("rows/weights.npy", np.float64, (n, k), job.column("graph", "weights"))
+        write("rows/distances.npy", *job.joined("neighbors", "distances"))
+        write("rows/weights.npy", *job.joined("graph", "weights"))
         if job.weighted:
             for name in NODE_ARRAYS:
-                dtype = bool if name == "at_edge" else np.float64
-                write(f"nodes/{name}.npy", dtype, (n,), job.column("rows", name))
-            write("nodes/sigma.npy", np.float64, (n,), iter([job.array("filled")]))
+                write(f"nodes/{name}.npy", *job.joined("rows", name))
+            write("nodes/sigma.npy", *one_block(job.array("filled")))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate([*job.column("graph", "counts")]))])
         edges = int(indptr[-1])
         # One dtype for indptr and indices: otherwise scipy would convert them, and read the whole file.
@@ -474,12 +388,11 @@ class _Build:
         write("graph/indptr.npy", index_type, (n + 1,), iter([indptr]))
         write("graph/indices.npy", index_type, (edges,), job.column("graph", "columns"))
         write("graph/data.npy", np.float64, (edges,), job.column("graph", "values"))
-        exact = job.search["search"] == "exact"
+        recall = job.scratch / "recall.json"
         return {
             **self.plan,
             "search_used": dict(job.search),
             "edges": edges,
             "files": files,
-            "recall": None if exact else read_json(job.scratch / "recall.json"),
-            "rows_searched_exactly": n if exact else int(sum(job.column("neighbors", "repaired"))),
+            "recall": read_json(recall) if recall.is_file() else None,
         }

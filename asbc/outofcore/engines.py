@@ -1,4 +1,4 @@
-"""The engine that runs blocks on the workers of a Dask cluster. The local one is in :mod:`asbc.outofcore.driver`.
+"""The engines that run blocks: in this process, or on the workers of a Dask cluster.
 
 An engine has ``run(function, folder, stage, blocks)``, which calls ``function(folder, stage, block)`` for each block
 and yields the blocks as they finish. Calls carry a path and two small values, and return nothing: data stay in files.
@@ -38,6 +38,17 @@ POLL_SECONDS = 0.02
 BLOCK_TRIES = 3  # times that a block is submitted; Dask gives up on it after four ended workers
 WATCH_SECONDS = 2  # time without a finished block, after which the scheduler is asked whether workers are busy
 _block_lock = threading.Lock()  # held while this worker process runs a block
+
+
+class LocalEngine:
+    """Run one block after another in this process, each on all cores."""
+
+    name = "local"
+
+    def run(self, function: Work, folder: str, stage: str, blocks: Sequence[int]) -> Iterator[int]:
+        for block in blocks:
+            function(folder, stage, block)
+            yield block
 
 
 class DaskEngine:
@@ -176,11 +187,14 @@ def _find_problem(folder: str, stamp: int) -> str | None:
 
 
 @contextmanager
-def open_dask(folder: str, *, scheduler: str | None = None, workers: int = 2) -> Iterator[DaskEngine]:
-    """Connect to a Dask cluster, or start one, for the duration of the block.
+def open_engine(
+    engine: str, folder: str, scheduler: str | None = None, workers: int = 2
+) -> Iterator[LocalEngine | DaskEngine]:
+    """Open the engine "local"; or "dask", that is, connect to a cluster, or start one, for the duration of the block.
 
     Parameters
     ----------
+    engine : {"local", "dask"}
     folder : str
         The build's folder. All workers must see it.
     scheduler : str, optional
@@ -189,6 +203,9 @@ def open_dask(folder: str, *, scheduler: str | None = None, workers: int = 2) ->
         Processes of a cluster that is started here, one thread each.
     """
     workers = whole_number(workers, "workers", 1)
+    if engine == "local":
+        yield LocalEngine()
+        return
     with needed("engine='dask'", "scale"):
         from distributed import Client
     with ExitStack() as stack:

@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ import asbc.weights
 from asbc.bandwidth import Bandwidth
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
-from asbc.neighbors.search import check_search, search_neighbors
+from asbc.neighbors.search import check_search
 from asbc.outofcore.folder import FORMAT
-from asbc.rows import solve_rows
 from asbc.storage import (
     DISK_FULL,
     DamagedFileError,
@@ -35,8 +34,6 @@ from asbc.storage import (
 from asbc.validation import check_k, seed_number, whole_number
 from asbc.version import __version__
 from asbc.weights import Weights
-
-TRIAL_K = 64  # largest k of the trial before a build; its memory grows with the cube of k
 
 
 class BuildError(RuntimeError):
@@ -81,7 +78,6 @@ def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
     builder.check_parameters()
     block = whole_number(block, "block", 1)
     seed = seed_number(builder.random_state, "random_state")  # one number, so that all blocks draw the same way
-    _try_settings(builder, seed)
     rules = ("bandwidth", "weights")
     settings = {name: _plain(value) for name, value in builder.get_params(deep=False).items() if name not in rules}
     weights = builder.weight_rule()
@@ -97,19 +93,6 @@ def settings_in_plan(builder: GraphBuilder, block: int) -> dict[str, Any]:
         "search_options": {name: _plain(value) for name, value in (options or {}).items()},
         "block": block,
     }
-
-
-def _try_settings(builder: GraphBuilder, seed: int) -> None:
-    """Compute a few rows of random points, so that settings that cannot work fail now and not after the search."""
-    bandwidth, weights = builder.bandwidth_rule(), builder.weight_rule()
-    # A rule that reads one neighbour, such as the k_mle-th, needs at least that many.
-    parameters = [*bandwidth.get_params().items(), *weights.get_params().items()]
-    numbers = [(name.split("__")[-1], value) for name, value in parameters if isinstance(value, int | np.integer)]
-    k = int(min(builder.k_cand, max([TRIAL_K, *(value for name, value in numbers if name.startswith("k"))])))
-    X = np.random.default_rng(0).normal(size=(k + 2, 8))
-    rule = bandwidth if weights.uses_bandwidth else None
-    dimension = builder.dimension_estimate()
-    solve_rows(X, search_neighbors(X, k), dimension=dimension, bandwidth=rule, weights=weights, seed=seed)
 
 
 def rule_to_json(rule: Bandwidth | Weights) -> dict[str, Any]:
@@ -160,16 +143,6 @@ def check_same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
         if key == "vectors_crc32":
             difference = "the vectors have changed"
         raise BuildError(f"{folder}: holds a build with other settings: {difference}. Use another folder or remove it.")
-
-
-def remove_unused_plan(folder: Path) -> None:
-    """Remove the plan if nothing was built with it, for example because no Dask worker was found."""
-    path, scratch = folder / "plan.json", folder / "scratch"
-    results = any((folder / name).exists() for name in ("manifest.json", "graph", "nodes", "rows"))
-    work = scratch.is_dir() and any(entry.name != "source.json" for entry in scratch.iterdir())
-    if path.is_file() and not results and not work:
-        shutil.rmtree(scratch, ignore_errors=True)
-        path.unlink()
 
 
 # Vectors
@@ -247,8 +220,8 @@ def vectors_in_plan(vectors: NDArray, path: Path, plan: Mapping[str, Any]) -> di
     return {"n": n, "d": d, "k": k, "dtype": str(vectors.dtype), "fortran": not vectors.flags.c_contiguous}
 
 
-def scan_vectors(path: Path, plan: Mapping[str, Any]) -> Iterator[int]:
-    """Refuse NaN, infinity and, if the metric is cosine, rows of zeros; yield the checksum up to the end of each block.
+def scan_vectors(path: Path, plan: Mapping[str, Any]) -> int:
+    """Refuse NaN, infinity and, if the metric is cosine, rows of zeros; return the checksum of the vectors.
 
     Pages of a memory map count as memory of the process while it is open, so each block opens its own.
     """
@@ -262,7 +235,7 @@ def scan_vectors(path: Path, plan: Mapping[str, Any]) -> Iterator[int]:
         if plan["builder"]["metric"] == "cosine" and zero.any():
             raise ValueError(f"metric='cosine' needs directions; row {start + int(np.argmax(zero))} is all zeros.")
         checksum = zlib.crc32(np.ascontiguousarray(vectors).data, checksum)
-        yield checksum
+    return checksum
 
 
 def open_vectors(path: Path, plan: Mapping[str, Any]) -> NDArray:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,8 @@ from asbc.bandwidth import Bandwidth
 from asbc.builder import GraphBuilder
 from asbc.dimension import Dimension
 from asbc.graph import to_graph
-from asbc.neighbors.external import HNSW, CandidateTable
-from asbc.neighbors.lists import InvertedLists, nearest_lists
-from asbc.neighbors.search import find_rows
+from asbc.neighbors.lists import Blocks, Keep, nearest_lists, one_block
+from asbc.neighbors.search import Decision, find_rows, open_index
 from asbc.neighbors.types import Neighbors
 from asbc.outofcore.plan import needs_conversion, open_vectors, rule_from_json
 from asbc.rows import solve_rows, survey_rows
@@ -48,7 +46,6 @@ from asbc.weights import Weights, count_empty, normalize_weights, sharpen
 
 # An edge of the directed graph. Sorted by column, edges can be found by the node that they end in.
 EDGE = np.dtype([("column", np.int64), ("row", np.int64), ("value", np.float64)])
-REMOVE = "Remove it and run the same command again to recompute it."
 
 
 class BuildFolder:
@@ -63,7 +60,6 @@ class BuildFolder:
     def __init__(self, folder: Path):
         self.folder = folder
         self.scratch = folder / "scratch"
-        self.converted = self.scratch / "vectors.npy"
         self.plan = read_json(folder / "plan.json")
         self._rules: list[Bandwidth] = []  # the bandwidth rule of the plan, and after each survey
 
@@ -88,14 +84,26 @@ class BuildFolder:
         """Yield an array of each block's part, in order: one at a time, because all may not fit into memory."""
         return (read_part(path, name)[name] for path in self.parts(stage))
 
+    def joined(self, stage: str, name: str) -> Blocks:
+        """An array of all nodes, from the parts of all blocks."""
+        first = read_part(self.part(stage, 0), name)[name]
+        return first.dtype, (self.plan["n"], *first.shape[1:]), self.column(stage, name)
+
     def nodes(self, block: int) -> tuple[int, int]:
         """The first node of a block, and the node after its last."""
         start = block * self.plan["block"]
         return start, min(start + self.plan["block"], self.plan["n"])
 
+    def keep(self, name: str, compute: Callable[[], Blocks]) -> NDArray:
+        """Compute a scratch array that belongs to no block, unless it is there, and return its memory map."""
+        path = self.scratch / f"{name}.npy"
+        if not path.is_file():
+            write_scratch(path, *compute())
+        return open_array(path)
+
     def array(self, name: str) -> NDArray:
-        """Memory map of an array that belongs to no block."""
-        return open_scratch(self.scratch / f"{name}.npy")
+        """Memory map of such an array that is there."""
+        return open_array(self.scratch / f"{name}.npy")
 
     @property
     def source(self) -> Path:
@@ -109,7 +117,7 @@ class BuildFolder:
     @functools.cached_property
     def X(self) -> Floats:
         """The vectors as kernels read them (n, d): float32 or float64, of unit length if the metric is cosine."""
-        return open_array(self.converted) if needs_conversion(self.plan) else self.open_source()
+        return self.array("vectors") if needs_conversion(self.plan) else self.open_source()
 
     @functools.cached_property
     def center(self) -> float:
@@ -119,8 +127,7 @@ class BuildFolder:
     @functools.cached_property
     def search(self) -> dict[str, Any]:
         """The kind of search, its options, and the recall that they were chosen for."""
-        with _removable():
-            return read_json(self.scratch / "search.json")
+        return read_json(self.scratch / "search.json")
 
     def rule_after(self, surveys: int) -> Bandwidth:
         """The bandwidth rule after a number of surveys.
@@ -131,7 +138,7 @@ class BuildFolder:
             self._rules.append(rule_from_json(self.plan["bandwidth"]))
         while len(self._rules) <= surveys:
             joined = sorted((self.scratch / f"survey-{len(self._rules) - 1}").glob("*.npy"))
-            self._rules.append(self._rules[-1].resolve({path.stem: open_scratch(path) for path in joined}))
+            self._rules.append(self._rules[-1].resolve({path.stem: open_array(path) for path in joined}))
         return self._rules[surveys]
 
     @functools.cached_property
@@ -151,12 +158,15 @@ class BuildFolder:
     def dimension(self) -> Dimension:
         """The estimator of dimension, resolved to a local one."""
         estimate = GraphBuilder(**self.plan["builder"]).dimension_estimate()
-        return estimate if estimate.local else estimate.resolve({"log_ratio": self.array("log_ratio")})
+        if estimate.local:
+            return estimate
+        ratios = (estimate.summarize(self.neighbors(block))["log_ratio"] for block in range(self.count))
+        return estimate.resolve({"log_ratio": self.keep("log_ratio", lambda: (float, (self.plan["n"],), ratios))})
 
     def surveyed_dimension(self, block: int) -> NDArray[np.float64] | None:
         """The dimension of a block's nodes, if a survey needed it."""
         for path in sorted(self.scratch.glob("survey-*/dimension_of_nodes.npy")):
-            return np.array(open_scratch(path)[slice(*self.nodes(block))])
+            return np.array(open_array(path)[slice(*self.nodes(block))])
         return None
 
     def neighbors(self, block: int) -> Neighbors:
@@ -167,16 +177,12 @@ class BuildFolder:
     @functools.cached_property
     def index(self):
         """The index that proposes candidates; None for exact search."""
-        search, options = self.search["search"], self.search["options"]
-        if search == "ivf":
-            return InvertedLists(*map(self.array, ("centroids", "starts", "members", "residuals", "probes")))
-        if search == "hnsw":
-            path = self.scratch / "index.faiss"
-            try:
-                return HNSW.open(path, options["ef_search"])
-            except RuntimeError as error:
-                raise DamagedFileError(f"{path}: damaged ({error}). {REMOVE}") from error
-        return CandidateTable(self.array("candidates")) if search == "nn_descent" else None
+        return self.open_index(self.keep)
+
+    def open_index(self, keep: Keep) -> Any:
+        """Open the index, or build it with `keep`, which writes what is missing."""
+        plan = self.plan
+        return open_index(self.X, plan["k"], Decision(**self.search), plan["builder"]["random_state"], keep)
 
     def close(self) -> None:
         """Drop the memory maps, so that Windows lets their files be removed. Nothing can be read afterwards."""
@@ -205,37 +211,9 @@ def close_folder() -> None:
 # Scratch files
 
 
-@contextmanager
-def _removable() -> Iterator[None]:
-    """Add to the error about a damaged file that it can be recomputed."""
-    try:
-        yield
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error} {REMOVE}") from error
-
-
-def open_scratch(path: Path, dtype: Any = None) -> NDArray:
-    """Open a scratch array as a memory map."""
-    with _removable():
-        return open_array(path, dtype)
-
-
-def write_scratch_array(path: Path, array: NDArray) -> None:
-    """Write a scratch array, and its checksum next to it."""
-    write_scratch_blocks(path, array.dtype, array.shape, iter([array]))
-
-
-def write_scratch_blocks(path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> None:
+def write_scratch(path: Path, dtype: Any, shape: tuple[int, ...], blocks: Iterator[NDArray]) -> None:
     """Write consecutive blocks of rows as one scratch array, and its checksum next to it."""
     _note_checksum(path, write_array_blocks(path, dtype, shape, blocks))
-
-
-@contextmanager
-def scratch_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path. Once the block has succeeded, write the checksum of that file and rename it to `path`."""
-    with atomic_path(path) as temporary:
-        yield temporary
-        _note_checksum(path, file_checksum(temporary))
 
 
 def _note_checksum(path: Path, checksum: int) -> None:
@@ -248,7 +226,9 @@ def check_scratch(scratch: Path) -> None:
         path = note.with_name(note.name.removesuffix(".crc32"))
         text = note.read_bytes()
         if path.is_file() and (not text.isdigit() or file_checksum(path) != int(text)):
-            raise DamagedFileError(f"{path}: damaged (its checksum differs). {REMOVE}")
+            raise DamagedFileError(
+                f"{path}: damaged (its checksum differs). Remove it and run the same command again to recompute it."
+            )
 
 
 def read_part(path: Path, *names: str) -> dict[str, NDArray]:
@@ -269,10 +249,12 @@ def run_block(folder: str, stage: str, block: int) -> None:
     name, _, surveys = stage.partition("-")
     result = _survey(job, block, int(surveys)) if name == "survey" else _STAGES[stage](job, block)
     if isinstance(result, dict):
-        with scratch_file(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **result)
+        with atomic_path(path) as temporary:
+            with temporary.open("wb") as file:
+                np.savez(file, **result)
+            _note_checksum(path, file_checksum(temporary))
     else:
-        write_scratch_array(path, result)
+        write_scratch(path, *one_block(result))
 
 
 def _assign(job: BuildFolder, block: int):
@@ -283,9 +265,8 @@ def _assign(job: BuildFolder, block: int):
 
 
 def _neighbors(job: BuildFolder, block: int):
-    rows = np.arange(*job.nodes(block))
-    indices, distances, repaired = find_rows(job.X, rows, job.index, job.plan["k"])
-    return {"indices": indices, "distances": distances, "repaired": np.array(repaired)}
+    indices, distances = find_rows(job.X, np.arange(*job.nodes(block)), job.index, job.plan["k"])
+    return {"indices": indices, "distances": distances}
 
 
 def _survey(job: BuildFolder, block: int, surveys: int):
@@ -354,7 +335,7 @@ def _graph(job: BuildFolder, block: int):
     if symmetrize:
         found = []
         for path in job.parts("transpose"):
-            edges = open_scratch(path, EDGE)
+            edges = open_array(path, EDGE)
             first, last = np.searchsorted(edges["column"], [start, stop])
             found.append(np.array(edges[first:last]))
         back = np.concatenate(found)

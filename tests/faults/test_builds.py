@@ -154,7 +154,7 @@ def test_vectors_that_change_while_a_build_runs(path, finished, tmp_path, monkey
             os.replace(tmp_path / "new.npy", vectors)
         meanwhile(self)
 
-    with monkeypatch.context() as patch, pytest.raises(BuildError, match=r"changed since this build began.* rows 0 to"):
+    with monkeypatch.context() as patch, pytest.raises(BuildError, match="changed since this build began"):
         patch.setattr(driver._Build, moment, change)
         build(vectors, tmp_path / "g", "exact")
     assert not (tmp_path / "g" / "manifest.json").exists()

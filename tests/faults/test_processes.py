@@ -11,7 +11,7 @@ import pytest
 
 import asbc
 from asbc.outofcore import EngineError
-from asbc.outofcore.engines import open_dask
+from asbc.outofcore.engines import open_engine
 from tests.commands import ROOT
 from tests.faults.builds import write_vectors
 from tests.outofcore.small import Dies
@@ -179,6 +179,6 @@ def test_a_dask_worker_that_dies_while_its_cluster_starts(tmp_path, monkeypatch)
     (tmp_path / "plan.json").write_text("{}")
     with (
         pytest.raises(EngineError, match="the Dask cluster did not start: a worker ended before it was ready"),
-        open_dask(str(tmp_path), workers=1),
+        open_engine("dask", str(tmp_path), workers=1),
     ):
         raise AssertionError("it has no worker to give work to")

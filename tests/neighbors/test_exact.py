@@ -56,11 +56,13 @@ def test_tiles_and_threads_of_any_number_give_the_same_bits(monkeypatch, tile, t
     assert np.array_equal(found.distances, expected.distances)
 
 
-def test_exact_search_in_tiles_has_the_same_bits(X, exact, monkeypatch):
-    monkeypatch.setattr(exact_module, "TILE_ROWS", 101)
-    rows = np.arange(len(X))
-    ids, distances = exact_module.exact_distances(X, X, 12, rows)
-    assert (ids == exact.indices).all() and (distances == exact.distances).all()
+@pytest.mark.parametrize("copies", [1, 40])
+def test_some_rows_have_the_bits_that_all_of_them_have(X, copies):
+    X = np.repeat(X[: len(X) // copies], copies, axis=0)
+    wanted = exact_module.search_exactly(X, 12)
+    rows = np.arange(3, len(X), 7)
+    found = exact_module.search_exactly(X, 12, X[rows], rows)
+    assert (found.indices == wanted.indices[rows]).all() and (found.distances == wanted.distances[rows]).all()
 
 
 BLOCKS = 6
