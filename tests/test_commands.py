@@ -95,7 +95,7 @@ def test_options_of_a_build_without_their_extra(package, words, says, tmp_path, 
         ("torch", "asbc.export:to_pyg", 'to_pyg needs torch: pip install "asbc[embed,peers]"'),
         (
             "wandb_workspaces",
-            "asbc.runs.workspace:dashboards",
+            "asbc.runs.wandb:dashboards",
             'the dashboard needs wandb_workspaces: pip install "asbc[wandb]"',
         ),
     ],

@@ -1,8 +1,8 @@
 """Experiments: from a config to rows of results on disk. Interrupted runs resume.
 
 `record` defines what describes an experiment, and `experiments` has the records of asbc's own. `run` computes the rows,
-`results` writes and reads the folder of a run. `command` is ``asbc`` and what it prints. `wandb` is the logger for W&B
-and ``asbc-upload``, and `workspace` builds dashboards there.
+`results` writes and reads the folder of a run and finds the numbers to show first. `command` is ``asbc`` and what it
+prints. `wandb` is the logger for W&B, its dashboards, and ``asbc-upload``.
 """
 
 import lazy_loader

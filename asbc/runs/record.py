@@ -228,41 +228,30 @@ class Experiment:
         """Return the description of a metric: the record's own, asbc's, or a generic one."""
         return next((metric for metric in self.metrics if metric.name == name), describe_metric(name))
 
-    def described(self, metrics: Iterable[Metric]) -> Experiment:
-        """Return the record with further descriptions; those it has take precedence."""
+    def described(self, metrics: Iterable[Metric], methods: Mapping[str, Any] | None = None) -> Experiment:
+        """Return the record with descriptions of metrics and looks of methods; those it has take precedence."""
         known = {metric.name: metric for metric in (*metrics, *self.metrics)}
-        return replace(self, metrics=tuple(known.values()))
-
-    def with_methods(self, methods: Mapping[str, Any]) -> Experiment:
-        """Return the record with the titles and colors of methods; those it has take precedence."""
-        titles = {name: method.title for name, method in methods.items() if method.title}
-        colors = {name: method.color for name, method in methods.items() if method.color}
-        return replace(self, titles=titles | self.titles, colors=colors | self.colors)
+        titles = {name: method.title for name, method in (methods or {}).items() if method.title}
+        colors = {name: method.color for name, method in (methods or {}).items() if method.color}
+        return replace(self, metrics=tuple(known.values()), titles=titles | self.titles, colors=colors | self.colors)
 
 
-def find_record(name: str) -> Experiment:
-    """Return the record of one of asbc's own experiments, and a generic record for any other name."""
-    from asbc.runs.experiments import EXPERIMENTS
+def load_record(record: Any, own: Experiment) -> Experiment:
+    """Return the record that a config describes with its key `record`, under the name of `own`.
 
-    return EXPERIMENTS.get(name, Experiment(name, needs_labels=False))
-
-
-def load_record(record: Any, name: str) -> Experiment:
-    """Return the record of the experiment that a config describes with its keys `record` and `name`.
-
-    `record` is None for the record of that name, a mapping for its fields, or a string such as "my_experiment.RECORD"
-    that names an :class:`Experiment`.
+    `record` is None for `own`, a mapping for the fields, or a string such as "my_experiment.RECORD" that names an
+    :class:`Experiment`.
     """
     if record is None:
-        return find_record(name)
+        return own
     if isinstance(record, str):
         module, _, attribute = record.rpartition(".")
         found = getattr(import_module(module), attribute) if module else None
         if not isinstance(found, Experiment):
             raise ValueError(f"record must name an asbc.runs.Experiment, such as my_experiment.RECORD; got {record!r}")
     else:
-        found = from_data({"name": name, **record})
-    return replace(found, name=name)
+        found = from_data({"name": own.name, **record})
+    return replace(found, name=own.name)
 
 
 def from_data(data: Mapping[str, Any]) -> Experiment:
@@ -300,8 +289,8 @@ def write_record(folder: Path, record: Experiment) -> None:
     write_json(folder / FILE, asdict(record))
 
 
-def read_record(folder: Path, name: str) -> Experiment:
-    """Return the record in a run's folder; if there is no readable one, asbc's own of that name.
+def read_record(folder: Path, own: Experiment) -> Experiment:
+    """Return the record in a run's folder, under the name of `own`; if there is no readable one, `own`.
 
     Nothing that the record names is imported.
     """
@@ -309,9 +298,9 @@ def read_record(folder: Path, name: str) -> Experiment:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise DamagedFileError(f"{path}: larger than {MAX_BYTES:,} bytes.")
-        return replace(from_data(read_json(path)), name=name)
+        return replace(from_data(read_json(path)), name=own.name)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        log.warning("%s: not a readable record (%s); asbc's own is used", path, error)
-    return find_record(name)
+        log.warning("%s: not a readable record (%s); a default one is used", path, error)
+    return own

@@ -1,11 +1,11 @@
-"""The folder of a run: write it, resume it, read it, and collect the rows of many.
+"""The folder of a run: write it, resume it, read it, collect the rows of many, and find the numbers to show first.
 
 ::
 
     <out>/runs/<run id>/
-        config.yaml       the resolved settings
+        status.json       state and settings of the run, and the checksums of its tables
+        config.yaml       the settings again, for people; nothing reads it
         experiment.json   the record of the experiment (:mod:`asbc.runs.record`)
-        status.json       state of the run, and the checksums of the other files
         parts/*.parquet   rows of each finished unit, while the run is not finished
         results.parquet   all rows, once it is
 
@@ -31,7 +31,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asbc.evaluate.scores import METRICS, PER_SAMPLE, Metric, balanced_differs
 from asbc.extras import needed
+from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record
 from asbc.storage import (
     DamagedFileError,
@@ -39,7 +41,6 @@ from asbc.storage import (
     check_file,
     file_inside,
     folder_lock,
-    open_regular,
     read_json,
     read_table,
     remove_temporary_files,
@@ -55,13 +56,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 
 ALL = 0  # in columns of levels: all nodes
-FORMAT = 2  # rises when older versions can no longer read the folder
+FORMAT = 3  # rises when older versions can no longer read the folder
 SETTINGS, STATUS, RESULTS = "config.yaml", "status.json", "results.parquet"
-MAX_YAML_BYTES = 2**20
-MAX_YAML_DEPTH = 32
 # Columns of packed bytes: which nodes were scored and right, and the density of rank and dimension.
 PER_NODE = ["scored", "right", "density"]
 CANDIDATES = "tuned_"  # start of the names of candidates that the regret task tunes with labels
+# Metrics of the graph and its kernels, shown after the scores.
+GRAPH = ("components", "isolated", "degree_median", "rank_median", "dimension_median")
 
 
 class ResultsError(RuntimeError):
@@ -109,8 +110,8 @@ def canonical(value: Any) -> Any:
 class Run:
     """The folder of one run, opened by one process at a time.
 
-    `settings` are saved as `config.yaml`. With `rerun` the run starts from scratch, and old results are set aside as
-    `<run id>.replaced-<number>`. :func:`collect` has an example.
+    With `rerun` the run starts from scratch, and old results are set aside as `<run id>.replaced-<number>`.
+    :func:`collect` has an example.
     """
 
     def __init__(
@@ -182,12 +183,11 @@ class Run:
         `facts` are plain values to keep in `status.json`.
         """
         self.status["parts"] = {name: crc for name, crc in self.status["parts"].items() if self._intact(name, crc)}
-        self.status["files"] = {SETTINGS: write_atomic(self.path / SETTINGS, _to_yaml(self.settings))}
+        write_atomic(self.path / SETTINGS, _to_yaml({**self.settings, "data": facts}))
         for key in ("traceback", "error", "ended", "seconds"):
             self.status.pop(key, None)
-        self.status["attempt"] += 1
-        facts |= {"process": os.getpid(), "host": platform.node(), "version": __version__, "started": time.time()}
-        self.note("running", **facts)
+        self.status |= {"attempt": self.status["attempt"] + 1, "settings": self.settings, "started": time.time()}
+        self.note("running", **facts, process=os.getpid(), host=platform.node(), version=__version__)
         return set(self.status["parts"])
 
     def _intact(self, unit: str, checksum: int) -> bool:
@@ -211,8 +211,7 @@ class Run:
     def finish(self, **facts: Any) -> pd.DataFrame:
         """Join the parts into `results.parquet`, and mark the run finished."""
         frame = self.rows()
-        self.status["files"][RESULTS] = _write_rows(self.path / RESULTS, frame)
-        self.status["parts"] = {}
+        self.status |= {"results": _write_rows(self.path / RESULTS, frame), "parts": {}}
         self.note("finished", rows=len(frame), **facts)
         shutil.rmtree(self.path / "parts", ignore_errors=True)  # only now: before, a kill would lose them
         return frame
@@ -227,14 +226,9 @@ class Run:
 
 
 def _to_yaml(settings: Mapping[str, Any]) -> str:
-    """Return settings as YAML without anchors, which readers refuse."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    return yaml.dump(settings, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def _write_rows(path: Path, frame: pd.DataFrame) -> int:
@@ -297,7 +291,7 @@ def read_status(folder: Path) -> dict[str, Any]:
                 f"{path}: results of format {status.get('format')}, this version reads format {FORMAT}; give another "
                 "results folder, or move this one away"
             )
-        kinds = {"state": str, "run_id": str, "parts": dict, "attempt": int, "typed": list}
+        kinds = {"state": str, "run_id": str, "parts": dict, "settings": dict, "attempt": int, "typed": list}
         status.setdefault("typed", [])
         if wrong := [key for key, kind in kinds.items() if not isinstance(status.get(key), kind)]:
             raise DamagedFileError(f"{path}: {', '.join(wrong)} missing or of a wrong type.")
@@ -308,7 +302,7 @@ def read_run(folder: Path) -> list[pd.DataFrame]:
     """Return all rows of a run so far: those of `results.parquet` if it is finished, of its parts otherwise."""
     status = read_status(folder)
     if status["state"] == "finished":
-        return [read_rows(folder / RESULTS, status.get("files", {}).get(RESULTS))]
+        return [read_rows(folder / RESULTS, status.get("results"))]
     try:
         with _explained():
             files = {file_inside(folder / "parts", f"{name}.parquet"): crc for name, crc in status["parts"].items()}
@@ -326,55 +320,6 @@ def read_rows(path: str | Path, checksum: int | None = None) -> pd.DataFrame:
             return read_table(Path(path), checksum)
         except FileNotFoundError:
             raise ResultsError(f"{path}: no such file") from None
-
-
-def settings_text(folder: Path) -> str:
-    """Return the text of a run's `config.yaml`; empty if there is none."""
-    path = folder / SETTINGS
-    expected = read_status(folder).get("files", {}).get(SETTINGS)
-    with _explained():
-        try:
-            with open_regular(path) as file:
-                data = file.read(MAX_YAML_BYTES + 1)
-            if len(data) > MAX_YAML_BYTES:
-                raise DamagedFileError(f"{path}: larger than {MAX_YAML_BYTES:,} bytes.")
-            if expected is not None:
-                check_file(path, expected)
-            return data.decode()
-        except FileNotFoundError:
-            return ""
-        except UnicodeDecodeError as error:
-            raise DamagedFileError(f"{path}: not text ({error}).") from error
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings in a run's `config.yaml`; empty if there are none.
-
-    Aliases, deep nesting and large files are refused, since the file may be a stranger's. Nothing it names is imported.
-    """
-    import yaml
-
-    text = settings_text(folder)
-    with _explained():
-        try:
-            _check_yaml(text)
-            found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            why = " ".join(str(error).split())
-            raise DamagedFileError(f"{folder / SETTINGS}: not readable ({why}).") from error
-    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
-
-
-def _check_yaml(text: str) -> None:
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("YAML aliases are not allowed")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_YAML_DEPTH:
-            raise ValueError(f"nested deeper than {MAX_YAML_DEPTH} levels")
 
 
 @dataclass(frozen=True)
@@ -401,7 +346,7 @@ class StoredRun:
     @property
     def text(self) -> str:
         """The resolved config as YAML."""
-        return settings_text(self.path)
+        return _to_yaml(self.settings)
 
     @cached_property
     def rows(self) -> pd.DataFrame | None:
@@ -419,9 +364,9 @@ class StoredRun:
 
 def open_run(folder: Path) -> StoredRun:
     """Return what is in a run's folder. Nothing that its files name is imported."""
-    status, settings = read_status(folder), read_settings(folder)
-    settings.pop("data", None)  # `status.json` has these facts too
-    return StoredRun(folder, status, settings, read_record(folder, str(status.get("experiment", "unknown"))))
+    status = read_status(folder)
+    own = EXPERIMENTS.get(name := str(status.get("experiment", "unknown")), Experiment(name))
+    return StoredRun(folder, status, status.pop("settings"), read_record(folder, own))
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -548,3 +493,69 @@ def collect(root: str | Path, *, finished_only: bool = False, per_node: bool = F
         raise ResultsError(f"{root}: no results in it")
     table = join_rows(frames)
     return table if per_node else table.drop(columns=PER_NODE, errors="ignore")
+
+
+# The numbers to show first
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric at one level: the means over trials, by method."""
+
+    metric: Metric
+    title: str
+    values: pd.Series
+
+
+def headline(table: pd.DataFrame, record: Experiment) -> list[Column]:
+    """Return what to show of a run first: the metrics that its record names, then other scores, then the graph.
+
+    Levels are never averaged: values are those of the largest samples, and those of the fewest and the most labels in
+    propagation.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from asbc.runs import Experiment
+    >>> from asbc.runs.results import headline
+    >>> row = {"method": "knn", "metric": "loo", "trial": 0}
+    >>> table = pd.DataFrame([{**row, "samples": s, "level": s, "value": v} for s, v in ((5, 0.4), (20, 0.8))])
+    >>> [(column.title, float(column.values["knn"])) for column in headline(table, Experiment("loo"))]
+    [('LOO', 0.8)]
+    """
+    rows = table[~table["method"].str.startswith(CANDIDATES)]
+    rows = rows[rows["samples"] == last_level(rows)]
+    measured = rows["metric"].unique().tolist()
+    # Scores and metrics that asbc does not know; of those it knows, the rest would fill pages.
+    others = [name for name in measured if record.metric(name).needs_labels or name not in METRICS]
+    found: list[Column] = []
+    for name in dict.fromkeys((*record.headline, *others, *GRAPH)):
+        plain = name.removesuffix("_balanced")
+        if name in measured and name != "lp_unreached" and (plain == name or balanced_differs(rows, plain)):
+            metric = record.metric(name)
+            for title, own in _slices(rows[rows["metric"] == name], metric):
+                found.append(Column(metric, title, own.groupby("method", sort=False)["value"].mean()))
+    return found
+
+
+def _slices(rows: pd.DataFrame, metric: Metric) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield titles and rows of the columns of one metric."""
+    by = [column for column in ("scale", *metric.by) if column in rows]
+    own = rows[rows[by].isna().all(axis=1)]
+    if own.empty and "target" in by:  # compare the first target with each estimator
+        for estimator, group in rows[rows["target"] == rows["target"].iloc[0]].groupby("estimator", sort=False):
+            yield f"{metric.title}, d by {estimator}", group
+    elif metric.level != PER_SAMPLE:
+        for level in sorted({own["level"].min(), own["level"].max()}):
+            yield f"{metric.title}, {level:g} {metric.level.removesuffix(' per class')}", own[own["level"] == level]
+    elif len(own):
+        yield metric.title, own
+
+
+def summary(table: pd.DataFrame, record: Experiment) -> dict[str, float]:
+    """Return the numbers of the headline by ``metric/method``; where a metric has two levels, the last one counts."""
+    return {
+        f"{column.metric.name}/{method}": float(value)
+        for column in headline(table, record)
+        for method, value in column.values.items()
+    }

@@ -6,8 +6,8 @@ import functools
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from threadpoolctl import threadpool_limits
 
 from asbc.configs import build
-from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.store import Embeddings, fingerprint, stratified_sample
 from asbc.evaluate.sample import Method, Sample
 from asbc.evaluate.scores import pack_hits
@@ -28,10 +27,11 @@ from asbc.graph import SYMMETRIES
 from asbc.kernels.threads import thread_count
 from asbc.learn.labels import is_unlabeled
 from asbc.progress import Progress
+from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, load_record, write_record
 from asbc.runs.results import ALL, PER_NODE, Run, StoredRun, flat_settings, run_id
 from asbc.storage import write_atomic
-from asbc.validation import METRICS, normalize, one_of, seed_number, whole_number
+from asbc.validation import normalize, one_of, seed_number, whole_number
 from asbc.version import __version__
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Unit:
 
 
 def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mapping[str, Task]) -> None:
-    """Raise a ValueError for settings that cannot work with any data, before the data are read."""
+    """Raise a ValueError for the most common settings that cannot work with any data, before the data are read."""
     build(cfg.dimension, "dimension")
     if not methods or not tasks:
         raise ValueError("an experiment needs at least one method and one evaluation")
@@ -77,30 +77,18 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
         )
     if unknown := set(cfg.graph) - {"k_min", "symmetrize"}:
         raise ValueError(f"graph has no setting {', '.join(sorted(map(str, unknown)))}; it has k_min and symmetrize")
-    k = whole_number(cfg.k_cand, "k_cand", 1)
     whole_number(cfg.trials, "trials", 1)
     seed_number(cfg.seed)
     if cfg.threads is not None:
         whole_number(cfg.threads, "threads", 1)
-    rules = {name: method.bandwidth for name, method in methods.items() if method.bandwidth is not None}
-    if rules and cfg.dimension.get("estimator") == "mst" and k < SMALLEST_TREE:
-        raise ValueError(
-            f"k_cand must be at least {SMALLEST_TREE} for dimension=mst, which builds trees on the candidates; "
-            f"got {k}. dimension=levina_bickel takes fewer"
-        )
-    for name, task in tasks.items():
-        if getattr(task, "k", k) > k:
-            raise ValueError(f"k_cand must be at least {task.k}, the k of {name}; got {k}")  # type: ignore[attr-defined]
-    for name, rule in rules.items():
+    one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
+    k = whole_number(cfg.k_cand, "k_cand", 1)
+    for name, method in methods.items():
         try:
-            rule.check_parameters(k)
+            if method.bandwidth is not None:
+                method.bandwidth.check_parameters(k)
         except (TypeError, ValueError) as error:  # noqa: PERF203
             raise ValueError(f"the bandwidth of {name}: {error}") from error
-    filled = any("k_min" in method.weight_rule().get_params() for method in methods.values())
-    whole_number(cfg.graph.k_min, "graph.k_min", 0, k if filled else None, "k_cand")
-    one_of(cfg.graph.symmetrize, "graph.symmetrize", SYMMETRIES)
-    if cfg.neighbors.get("_target_") == "asbc.search_neighbors":  # a custom search may have other metrics
-        one_of(cfg.neighbors.metric, "neighbors.metric", METRICS)
 
 
 def levels(samples_per_class: Any) -> list[int]:
@@ -249,9 +237,6 @@ def level_in_words(level: int) -> str:
 # Loggers
 
 
-Send = Callable[["pd.DataFrame"], object]  # copies the rows of a finished run
-
-
 class CsvLogger:
     """Write `results.csv` next to `results.parquet` when a run is finished: `logger=csv`.
 
@@ -272,37 +257,9 @@ class CsvLogger:
         """Whether everything that this logger writes of a finished run is there."""
         return (run.path / "results.csv").exists()
 
-    @contextmanager
-    def open(self, run: StoredRun) -> Iterator[Send]:
-        """Yield the function that copies the rows of the finished run."""
-        path = run.path / "results.csv"
-        yield lambda table: write_atomic(path, table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
-
-
-@contextmanager
-def never_stopping(logger: Any, run: StoredRun) -> Iterator[Send]:
-    """Open a logger for the time of a run. Its errors become warnings, so that it never stops the run."""
-    tables: list[pd.DataFrame] = []
-    opened = False
-    stopped: BaseException | None = None
-    try:
-        with logger.open(run) as send:
-            opened = True
-            try:
-                yield tables.append
-            except BaseException as error:  # of the run, for the logger to see
-                stopped = error
-                raise
-            for table in tables:
-                send(table)
-    except Exception as error:
-        if error is not stopped:
-            text = "%s failed, the run continues without it: %s: %s"
-            log.warning(text, type(logger).__name__, type(error).__name__, error)
-    if not opened:
-        yield tables.append
-    if stopped is not None:
-        raise stopped
+    def send(self, run: StoredRun, table: pd.DataFrame) -> None:
+        """Write the rows of a finished run."""
+        write_atomic(run.path / "results.csv", table.drop(columns=PER_NODE, errors="ignore").to_csv(index=False))
 
 
 # Runs
@@ -351,42 +308,43 @@ def run(
     tasks: dict[str, Task] = _build_all(cfg, "evaluate")
     check_settings(cfg, methods, tasks)
     described = [metric for task in tasks.values() for metric in task.metrics]
-    record = load_record(cfg.get("record"), str(cfg.name)).described(described).with_methods(methods)
+    name = str(cfg.name)
+    record = load_record(cfg.get("record"), EXPERIMENTS.get(name, Experiment(name))).described(described, methods)
     embeddings: Embeddings = build(cfg.embedding, "embedding").load()
     if cfg.samples_per_class == "auto":  # set by embedding=files
         cfg = OmegaConf.merge(cfg, {"samples_per_class": own_levels(cfg.levels, embeddings)})  # type: ignore[assignment]
     tasks = scorable(embeddings, tasks)
     settings = settings_of(cfg)
     facts = {
-        "experiment": str(cfg.name),
+        "experiment": name,
         "dataset": embeddings.name,
         "encoder": embeddings.encoder,
         "embedding": OmegaConf.to_container(cfg.embedding, resolve=True),
         "fingerprint": embeddings.fingerprint,
         "vectors": fingerprint(embeddings.vectors),
         "labelled": why_not_scored(embeddings) is None,
-        "version": __version__,
         "group": group,
         "overrides": list(overrides),
         "typed": list(typed),
         "tags": list(cfg.get("tags") or []),
     }
     id = run_id(settings, embeddings.fingerprint)
-    with Run(Path(cfg.out) / "runs", id, {**settings, "data": facts}, rerun=bool(cfg.rerun)) as folder:
+    with Run(Path(cfg.out) / "runs", id, settings, rerun=bool(cfg.rerun)) as folder:
         skipped = folder.finished
         done = set() if skipped else folder.begin(**facts)
         write_record(folder.path, record)  # titles and colors may have changed
-        stored = StoredRun(folder.path, folder.status | facts, settings, record)
-        loggers = [each for each in _build_all(cfg, "logger").values() if not (skipped and each.complete(stored))]
-        with ExitStack() as stack:
-            copies = [stack.enter_context(never_stopping(logger, stored)) for logger in loggers]
-            if skipped:
-                table = folder.rows()
-            else:
-                stack.enter_context(_limit_threads(threads))
+        if skipped:
+            table = folder.rows()
+        else:
+            with _limit_threads(threads):
                 table = _compute(cfg, folder, done, embeddings, methods, tasks)
-            for copy in copies:
-                copy(table)
+        stored = StoredRun(folder.path, folder.status, settings, record)
+        for logger in _build_all(cfg, "logger").values():
+            try:
+                if not (skipped and logger.complete(stored)):
+                    logger.send(stored, table)
+            except Exception as error:  # noqa: PERF203  (the rows are safe on disk)
+                log.warning("%s failed: %s: %s", type(logger).__name__, type(error).__name__, error)
         return Outcome(id, folder.path, skipped, table, record, str(folder.status.get("version", "unknown")))
 
 

@@ -1,4 +1,4 @@
-"""Weights & Biases: the logger, and `asbc-upload`, which sends finished runs later, each once."""
+"""Weights & Biases: the logger, dashboards, and `asbc-upload`, which sends finished runs later, each once."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ import logging
 import os
 import re
 import shlex
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
-from asbc.evaluate.scores import PER_SAMPLE
+import numpy as np
+
+from asbc.evaluate.scores import PER_SAMPLE, Bootstrap
 from asbc.extras import MissingExtraError, needed
-from asbc.runs.command import summary
-from asbc.runs.record import Experiment
-from asbc.runs.results import ALL, CANDIDATES, PER_NODE, RESULTS, StoredRun, last_level, list_runs, open_run, read_rows
-from asbc.runs.run import Send
-from asbc.storage import write_atomic
+from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment
+from asbc.runs.results import (
+    ALL,
+    CANDIDATES,
+    PER_NODE,
+    RESULTS,
+    StoredRun,
+    flat_settings,
+    headline,
+    join_rows,
+    last_level,
+    list_runs,
+    open_run,
+    summary,
+    varying_settings,
+)
+from asbc.storage import DamagedFileError, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 TIMEOUT = 10.0  # seconds until W&B counts as unreachable; its own library would try for minutes
 MAX_TAG, MAX_NAME = 64, 128  # characters; W&B refuses longer ones
+SAVED = "workspaces.json"  # in the folder of the runs: the addresses, so that a second call updates them
 # First parts of keys that are not in the names of runs: where results go, and what the experiment and encoder imply.
 UNNAMED = {
     "experiment", "embedding", "logger", "out", "rerun", "threads", "progress", "tags", "record", "hydra",
@@ -40,9 +51,9 @@ UNNAMED = {
 
 @dataclass(frozen=True)
 class WandbLogger:
-    """Copy the results to Weights & Biases: one W&B run per job, one group per sweep. `logger=wandb`.
+    """Copy finished runs to Weights & Biases: one W&B run per job, one group per sweep. `logger=wandb`.
 
-    The history has one row per level, written when the run is finished: the mean over trials by ``metric/method``, and
+    The history has one row per level: the mean over trials by ``metric/method``, and
     the ends of its 95% bootstrap interval by ``metric/method/low`` and ``/high``. The summary has the printed numbers.
 
     Parameters
@@ -85,9 +96,8 @@ class WandbLogger:
         """Whether W&B has a finished run, or offline its files are written."""
         return uploaded(run.path) or (self.resolved_mode() == "offline" and written(run) is not None)
 
-    @contextmanager
-    def open(self, run: StoredRun) -> Iterator[Send]:
-        """Open a W&B run, and yield the function that sends the rows of the finished run."""
+    def send(self, run: StoredRun, table: pd.DataFrame) -> None:
+        """Send the rows of a finished run; offline, write W&B's files."""
         with needed("logger=wandb", "wandb"):
             import wandb
 
@@ -97,7 +107,7 @@ class WandbLogger:
         facts = run.status
         tags = [facts["experiment"], facts["dataset"], facts["encoder"], *facts.get("tags", ()), *self.tags]
         looks = {"titles": run.record.titles, "colors": run.record.colors}
-        sent = wandb.init(
+        with wandb.init(
             id=wandb_id(run),
             name=run_name(run)[:MAX_NAME],
             project=self.project,
@@ -111,43 +121,28 @@ class WandbLogger:
             resume="never",
             reinit="create_new",
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-        )
-        code = 1
-        try:
-            yield partial(_send, sent, run)
-            code = 0
-        except KeyboardInterrupt:
-            code = 130
-            raise
-        finally:
-            sent.finish(exit_code=code)
+        ) as sent:
+            rows = history(table, run.record)
+            for axis in dict.fromkeys(next(iter(row)) for row in rows):
+                sent.define_metric(axis, hidden=True, summary="none")
+                for key in dict.fromkeys(key for row in rows if axis in row for key in row if key != axis):
+                    # W&B's summary has the last row, which is that of the largest samples or of the most labels.
+                    sent.define_metric(key, step_metric=axis, summary="none" if axis == "scale" else None)
+            for row in rows:
+                sent.log(row)
+            sent.summary.update(summary(table, run.record))
+            shown = table.drop(columns=PER_NODE, errors="ignore")
+            nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
+            sent.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
+            artifact = wandb.Artifact(f"results-{run.id}", type="results", metadata={"run_id": run.id})
+            artifact.add_file(str(run.path / RESULTS))
+            sent.log_artifact(artifact)
         if mode == "online":
             write_atomic(run.path / "uploaded.txt", f"{sent.id}\n")
         elif mode == "offline":
             folder = Path(sent.dir).parent
             write_atomic(run.path / "offline.txt", f"{sent.id}\n{os.path.relpath(folder, run.path)}\n")
             log.info("W&B is offline: written to %s; send it with: wandb sync %s", folder, shlex.quote(str(folder)))
-
-
-def _send(sent: Any, run: StoredRun, table: pd.DataFrame) -> None:
-    """Send the rows of a finished run to an open W&B run."""
-    import wandb
-
-    rows = history(table, run.record)
-    for axis in dict.fromkeys(next(iter(row)) for row in rows):
-        sent.define_metric(axis, hidden=True, summary="none")
-        for key in dict.fromkeys(key for row in rows if axis in row for key in row if key != axis):
-            # W&B's summary has the last row, which is that of the largest samples or of the most labels.
-            sent.define_metric(key, step_metric=axis, summary="none" if axis == "scale" else None)
-    for row in rows:
-        sent.log(row)
-    sent.summary.update(summary(table, run.record))
-    shown = table.drop(columns=PER_NODE, errors="ignore")
-    nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
-    sent.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
-    artifact = wandb.Artifact(f"results-{run.id}", type="results", metadata=run.status)
-    artifact.add_file(str(run.path / RESULTS))
-    sent.log_artifact(artifact)
 
 
 def has_key() -> bool:
@@ -168,14 +163,12 @@ def address() -> str:
 
 def check_connection() -> None:
     """Raise a ConnectionError if nothing answers at W&B's address; a refusal is an answer."""
+    import requests
+
     try:
-        urlopen(address(), timeout=TIMEOUT).close()
-    except HTTPError:
-        return
-    except OSError as error:
-        why = error.reason if isinstance(error, URLError) else error
-        if not isinstance(why, ssl.SSLError):  # W&B has certificates of its own
-            raise ConnectionError(f"{address()}: {why}") from None
+        requests.head(address(), timeout=TIMEOUT)
+    except requests.RequestException as error:
+        raise ConnectionError(f"{address()}: {type(error).__name__}") from None
 
 
 def wandb_id(run: StoredRun) -> str:
@@ -202,12 +195,12 @@ def run_name(run: StoredRun) -> str:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from asbc.runs.record import find_record
+    >>> from asbc.runs.experiments import EXPERIMENTS
     >>> from asbc.runs.results import StoredRun
     >>> from asbc.runs.wandb import run_name
     >>> typed = ["experiment=loo", "embedding=simclr", "gamma=0.5", "k_cand=15", "out=results"]
     >>> status = {"experiment": "loo", "encoder": "simclr", "overrides": typed}
-    >>> run_name(StoredRun(Path(), status, {}, find_record("loo")))
+    >>> run_name(StoredRun(Path(), status, {}, EXPERIMENTS["loo"]))
     'loo simclr gamma=0.5 k_cand=15'
     """
     words = []
@@ -249,10 +242,6 @@ def axis_name(unit: str) -> str:
 
 def history(table: pd.DataFrame, record: Experiment) -> list[dict[str, float]]:
     """Return the history for W&B: for each level the means over trials, and their intervals where trials differ."""
-    import numpy as np
-
-    from asbc.evaluate.scores import Bootstrap
-
     found: list[dict[str, float]] = []
     group: Any
     for group, part in points(table, record).groupby(["axis", "x"], sort=True):
@@ -283,47 +272,259 @@ def written(run: StoredRun) -> Path | None:
     return run.path / folder if noted == wandb_id(run) and (run.path / folder).is_dir() else None
 
 
-@dataclass
-class Sent:
-    """Result of :func:`upload_runs`: numbers of runs, and offline the folders for `wandb sync`."""
-
-    sent: int = 0  # now; offline, runs whose files were written now
-    there: int = 0  # before; offline, runs whose files already exist
-    unfinished: int = 0
-    folders: list[Path] = field(default_factory=list)
+# Dashboards
 
 
-def upload_runs(folder: Path, logger: WandbLogger) -> Sent:
-    """Send every finished run under a folder that W&B does not have yet; offline, write its files."""
-    result = Sent()
+@dataclass(frozen=True)
+class Dashboard:
+    """The panels of one experiment."""
+
+    record: Experiment
+    sections: dict[str, list[Any]]  # panels by title
+    columns: list[str]  # of the table of runs, as W&B names them: the settings that vary, then the printed numbers
+
+    @property
+    def only(self) -> str:
+        """The filter that keeps the runs of this experiment."""
+        return f'Config("experiment") == {self.record.name!r}'
+
+
+def dashboards(folder: Path) -> list[Dashboard]:
+    """Return the panels of each experiment that has finished runs under a folder."""
+    with needed("the dashboard", "wandb"):
+        import wandb_workspaces  # noqa: F401
+
+    groups: dict[str, list[StoredRun]] = {}
     for path, status in list_runs(folder):
-        if status["state"] != "finished":
-            result.unfinished += 1
+        if status["state"] == "finished":
+            groups.setdefault(str(status["experiment"]), []).append(open_run(path))
+    return [_dashboard(runs) for runs in groups.values()]
+
+
+def _dashboard(runs: list[StoredRun]) -> Dashboard:
+    records = [run.record for run in runs]
+    titles, colors = ({k: v for each in records for k, v in getattr(each, f).items()} for f in ("titles", "colors"))
+    record = replace(records[-1], titles=METHOD_TITLES | titles, colors=METHOD_COLORS | colors)
+    rows = join_rows([run.rows for run in runs if run.rows is not None])
+    configs = [flat_settings(wandb_config(run)) for run in runs]
+    varying = _varying(configs)
+    curves = points(rows, record)
+    printed = [column.metric.name for column in headline(rows, record)]
+    drawn = [metric for figure in record.figures for metric in figure.metrics]
+    drawn += [metric for metric in curves.query("axis == 'scale'")["metric"].unique() if metric.endswith("_median")]
+    wanted = dict.fromkeys((*record.headline, *drawn, *printed))
+    metrics = [metric for metric in wanted if metric in set(curves["metric"])]
+    encoders = {wandb_id(run): str(run.status["encoder"]) for run in runs}
+    sections = {"Levels": _level_panels(record, curves, metrics, varying, encoders)}
+    for key in varying:
+        number = all(isinstance(config[key], int | float) for config in configs)
+        sections[key] = _setting_panels(record, rows, metrics, key, number)
+    sections["All runs"] = _run_panels(rows, metrics, varying)
+    first = [key for metric in metrics[:1] for key in _keys(rows, metric)]
+    columns = [*(_column(key) for key in varying), *(f"summary:{key}" for key in first)]
+    return Dashboard(record, {title: panels for title, panels in sections.items() if panels}, columns)
+
+
+def _varying(configs: list[dict[str, Any]]) -> list[str]:
+    """Return the settings in which runs differ; those of the embedding change with the encoder."""
+    shared = set.intersection(*(set(config) for config in configs)) - {"run_id", "method"}
+    if len({config["encoder"] for config in configs}) > 1:
+        shared = {key for key in shared if not key.startswith("embedding.")}
+    return list(varying_settings([{key: config[key] for key in configs[0] if key in shared} for config in configs]))
+
+
+def _level_panels(
+    record: Experiment, curves: pd.DataFrame, metrics: list[str], varying: list[str], encoders: dict[str, str]
+) -> list[Any]:
+    """Metrics against their levels: a line per method and encoder, with the titles and colors of the report.
+
+    Runs that differ in other settings are averaged, and the title says so; these lines have W&B's own names and colors,
+    because W&B takes others only for lines of single runs. A metric with one level has a bar per method, if no setting
+    varies. `encoders` are those of the runs, by their ids in W&B.
+    """
+    import wandb_workspaces.reports.v2 as wr
+
+    averaged = set(varying) - {"encoder"}
+    grouped: dict[str, Any] = {}
+    if averaged:
+        grouped = {"groupby": wr.Config("encoder"), "groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    end = f", mean over {', '.join(key for key in varying if key in averaged)}" if averaged else ""
+    panels: list[Any] = []
+    for metric in metrics:
+        own = curves[curves["metric"] == metric]
+        keys = own["key"].drop_duplicates().tolist()
+        axis, title = str(own["axis"].iloc[0]), record.metric(metric).title
+        looks: dict[str, Any] = {"line_titles": {}, "line_colors": {}}
+        for run, encoder in encoders.items() if not averaged else ():
+            for key in keys:
+                name = _method(record, key) + (f", {encoder}" if "encoder" in varying else "")
+                looks["line_titles"][f"{run}:{key}"] = name
+                if color := record.colors.get(key.split("/")[1]):
+                    looks["line_colors"][f"{run}:{key}"] = color
+        if own["x"].nunique() < 2:
+            if not varying:
+                panels.append(wr.BarPlot(title=title, metrics=[*map(wr.SummaryMetric, keys)], **looks))
             continue
+        words = axis.replace("_", " ")
+        shared: dict[str, Any] = {"x": axis, "title_x": words, "title_y": title, **grouped, **looks}
+        panels.append(wr.LinePlot(title=f"{title} against {words}{end}", y=keys, **shared))
+        if "encoder" in varying:
+            main = _main(keys)
+            name = f"{title} against {words}, {_method(record, main)}: encoders{end}"
+            panels.append(wr.LinePlot(title=name, y=[main], **shared | {"line_colors": None}))
+    return panels
+
+
+def _setting_panels(record: Experiment, rows: pd.DataFrame, metrics: list[str], key: str, number: bool) -> list[Any]:
+    """Metrics against a setting: points where it is a number, bars otherwise. The first metric shows all methods."""
+    import wandb_workspaces.reports.v2 as wr
+
+    panels: list[Any] = []
+    for metric in metrics:
+        title, keys = record.metric(metric).title, _keys(rows, metric)
+        if not number:
+            bars = wr.BarPlot(title=f"{title} by {key}", metrics=[*map(wr.SummaryMetric, keys)], groupby=wr.Config(key))
+            panels.append(bars)
+            continue
+        for each in keys if metric == metrics[0] else [_main(keys)]:
+            name = f"{title} against {key}, {_method(record, each)}"
+            panels.append(wr.ScatterPlot(title=name, x=wr.Config(key), y=wr.SummaryMetric(each)))
+    return panels
+
+
+def _run_panels(rows: pd.DataFrame, metrics: list[str], varying: list[str]) -> list[Any]:
+    """A table of all runs, and lines through the settings that vary to the first metric."""
+    import wandb_workspaces.reports.v2 as wr
+
+    panels: list[Any] = [wr.RunComparer(diff_only=True, layout=wr.Layout(w=24, h=9))]
+    if len(varying) > 1 and metrics:
+        score = _main(_keys(rows, metrics[0]))
+        axes: list[Any] = [*map(wr.Config, varying), wr.SummaryMetric(score)]
+        columns = [wr.ParallelCoordinatesPlotColumn(axis) for axis in axes]
+        panels.append(wr.ParallelCoordinatesPlot(title=f"{score} by settings", columns=columns))
+    return panels
+
+
+def _keys(rows: pd.DataFrame, metric: str) -> list[str]:
+    """Keys of a metric in the summary, one per method."""
+    names = rows.loc[rows["metric"] == metric, "method"].drop_duplicates()
+    return [f"{metric}/{name}" for name in names if not name.startswith(CANDIDATES)]
+
+
+def _main(keys: list[str]) -> str:
+    """The key of NNK-sigma if it was run, of the last method otherwise."""
+    return next((key for key in keys if key.endswith("/nnk_sigma")), keys[-1])
+
+
+def _method(record: Experiment, key: str) -> str:
+    name, *more = key.split("/")[1:]
+    return ", ".join([record.titles.get(name, name), *more])
+
+
+def _column(key: str) -> str:
+    first, dot, rest = key.partition(".")
+    return f"config:{first}.value{dot}{rest}"
+
+
+def workspace(dashboard: Dashboard, entity: str, project: str) -> Any:
+    """Return the W&B workspace of one experiment; `.save()` sends it."""
+    import wandb_workspaces.workspaces as ws
+
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=f"asbc {dashboard.record.name}",
+        sections=[ws.Section(name=title, panels=panels, is_open=True) for title, panels in dashboard.sections.items()],
+        runset_settings=ws.RunsetSettings(filters=dashboard.only, pinned_columns=dashboard.columns),
+    )
+
+
+def report(found: list[Dashboard], entity: str, project: str) -> Any:
+    """Return a W&B report with the panels of all experiments; `.save()` sends it."""
+    import wandb_workspaces.reports.v2 as wr
+
+    blocks: list[Any] = []
+    for dashboard in found:
+        runs = wr.Runset(entity=entity, project=project, name=dashboard.record.name, filters=dashboard.only)
+        blocks += [wr.H1(text=dashboard.record.heading), wr.P(text=dashboard.record.question)]
+        for title, panels in dashboard.sections.items():
+            blocks += [wr.H2(text=title), wr.PanelGrid(runsets=[runs], panels=panels)]
+    return wr.Report(entity=entity, project=project, title="asbc", blocks=blocks)
+
+
+def save_workspaces(folder: Path, logger: WandbLogger, *, with_report: bool = False) -> list[str]:
+    """Save a workspace for each experiment under a folder, and return their addresses.
+
+    With `with_report`, also save a report with the same panels.
+    """
+    found = dashboards(folder)
+    import wandb
+    import wandb_workspaces.workspaces as ws
+
+    entity = logger.entity or str(wandb.Api().default_entity)
+    try:
+        saved = read_json(folder / SAVED)
+    except (FileNotFoundError, DamagedFileError):
+        saved = {}
+    addresses = []
+    for dashboard in found:
+        new = workspace(dashboard, entity, logger.project)
+        place = f"{entity}/{logger.project}/{dashboard.record.name}"
+        try:
+            view = ws.Workspace.from_url(saved[place])
+            view.sections, view.runset_settings = new.sections, new.runset_settings
+        except (KeyError, ValueError, wandb.errors.Error):  # not saved yet, or deleted in W&B
+            view = new
+        saved[place] = view.save().url
+        addresses.append(saved[place])
+    write_json(folder / SAVED, saved)
+    return addresses + ([report(found, entity, logger.project).save().url] if with_report and found else [])
+
+
+def save_if_online(folder: Path, logger: WandbLogger) -> None:
+    """Save the workspaces after a run or a sweep, `logger.wandb.dashboard=true`. A failure is a warning."""
+    if logger.resolved_mode() != "online":
+        log.warning("W&B is offline: no dashboard; asbc-upload %s --dashboard saves it later", folder)
+        return
+    try:
+        for address in save_workspaces(folder, logger):
+            log.info("W&B workspace: %s", address)
+    except Exception as error:
+        log.warning("the W&B dashboard was not saved: %s: %s", type(error).__name__, error)
+
+
+# asbc-upload
+
+
+def upload_runs(folder: Path, logger: WandbLogger) -> tuple[Counter[str], list[Path]]:
+    """Send every finished run under a folder that W&B does not have yet; offline, write its files.
+
+    Returns the numbers of runs that were `sent` now, were `there` before or are `unfinished`, and offline the folders
+    for `wandb sync`.
+    """
+    import wandb
+
+    counts: Counter[str] = Counter()
+    folders: list[Path] = []
+    for path, status in list_runs(folder):
         run = open_run(path)
-        if logger.complete(run):
-            result.there += 1
+        if status["state"] != "finished" or run.rows is None:
+            counts["unfinished"] += 1
+        elif logger.complete(run):
+            counts["there"] += 1
         else:
             try:
-                with logger.open(run) as send:
-                    send(read_rows(path / RESULTS))
-                result.sent += 1
-            except wandb_error() as error:
+                logger.send(run, run.rows)
+                counts["sent"] += 1
+            except wandb.errors.Error as error:
                 # W&B refuses the same id twice: a kill came before the run was recorded as sent.
                 if "already exists" not in str(error):
                     raise
                 log.warning("%s: W&B already has %s; to send it again, delete it there", path, wandb_id(run))
-                result.there += 1
+                counts["there"] += 1
         if logger.resolved_mode() == "offline" and not uploaded(path) and (files := written(run)):
-            result.folders.append(files)
-    return result
-
-
-def wandb_error() -> type[Exception]:
-    """Return the exception that W&B raises when it cannot be reached, or refuses."""
-    import wandb
-
-    return wandb.errors.Error
+            folders.append(files)
+    return counts, folders
 
 
 def main() -> None:
@@ -339,6 +540,8 @@ def main() -> None:
         "--report", action="store_true", help="also save workspaces and a W&B report with their panels (online)"
     )
     options = parser.parse_args()
+    import wandb
+
     if options.offline and (options.dashboard or options.report):
         parser.exit(2, "asbc-upload: --dashboard and --report need a connection; --offline cannot write them\n")
     if not options.offline and not has_key():
@@ -349,20 +552,18 @@ def main() -> None:
     try:
         if not options.offline:
             check_connection()
-        sent = upload_runs(options.folder, logger)
+        counts, folders = upload_runs(options.folder, logger)
         done = "written, not sent" if options.offline else "sent"
-        print(f"{sent.sent} run(s) {done}, {sent.there} already there, {sent.unfinished} not finished")
-        if sent.folders:
+        print(f"{counts['sent']} run(s) {done}, {counts['there']} already there, {counts['unfinished']} not finished")
+        if folders:
             print("send them later by the same command without --offline, or these files with:")
-            for folder in sent.folders:
+            for folder in folders:
                 print(f"wandb sync {shlex.quote(str(folder))}")
         if options.dashboard or options.report:
-            from asbc.runs.workspace import save
-
-            print("\n".join(save(options.folder, logger, with_report=options.report)))
+            print("\n".join(save_workspaces(options.folder, logger, with_report=options.report)))
     except (MissingExtraError, ValueError, RuntimeError) as error:
         parser.exit(1, f"asbc-upload: {error}\n")
-    except (wandb_error(), OSError) as error:
+    except (wandb.errors.Error, OSError) as error:
         why = " ".join(str(error).split())
         parser.exit(
             1, f"asbc-upload: W&B did not answer ({why}); the same command tries again, --offline writes files\n"

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from asbc.runs.command import job_notes
-from asbc.runs.results import ResultsError, Run, collect, read_settings, read_status
+from asbc.runs.results import ResultsError, Run, collect, read_status
 from asbc.storage import write_json, write_table
 from tests.commands import Process
 from tests.faults.flips import flipped
@@ -84,7 +84,6 @@ def test_no_flipped_bit_of_a_run_goes_unseen(whole, tmp_path, campaign, counted)
         "results.parquet": (finished / "results.parquet", lambda: collect(finished)),
         "a part": (half / "parts" / "u1.parquet", lambda: collect(half)),
         "status.json": (finished / "status.json", lambda: read_status(finished)),
-        "config.yaml": (finished / "config.yaml", lambda: read_settings(finished)),
         "job.json": (folder / "0" / "job.json", lambda: job_notes(folder)),
     }
     for name, (path, read) in readers.items():

@@ -15,7 +15,7 @@ from asbc.evaluate import Sample
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.verdicts import answer, caveats, recipe
-from asbc.runs.record import find_record
+from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import StoredRun
 from tests.report.small import rows_of, write_run
 
@@ -104,7 +104,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, symmetriz
     sample = Sample(
         asbc.normalize(X), None, search=partial(instantiate(cfg.neighbors)), k_min=4, symmetrize=cfg.graph.symmetrize
     )
-    record = StoredRun(Path(), {}, OmegaConf.to_container(cfg, resolve=True), find_record("loo"))
+    record = StoredRun(Path(), {}, OmegaConf.to_container(cfg, resolve=True), EXPERIMENTS["loo"])
     names = {"X": X}
     exec(recipe(record, method), names)
     wanted = sample.graph(instantiate(cfg.methods[method]))
@@ -113,7 +113,7 @@ def test_the_line_of_python_builds_the_graph_that_was_measured(method, symmetriz
 
 
 def test_settings_that_do_not_say_how_give_no_line():
-    assert recipe(StoredRun(Path(), {}, {}, find_record("loo")), "knn") is None
+    assert recipe(StoredRun(Path(), {}, {}, EXPERIMENTS["loo"]), "knn") is None
     odd = {"methods": {"mine": {"_target_": "asbc.evaluate.Method", "weights": {"_target_": "nowhere.at_all"}}}}
     odd["neighbors"] = {"_target_": "asbc.search_neighbors", "k": 30, "metric": "cosine"}
-    assert recipe(StoredRun(Path(), {}, odd, find_record("loo")), "mine") is None
+    assert recipe(StoredRun(Path(), {}, odd, EXPERIMENTS["loo"]), "mine") is None

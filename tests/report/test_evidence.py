@@ -1,5 +1,4 @@
 import shutil
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ from asbc.evaluate.scores import Metric
 from asbc.report.evidence import read_evidence
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, write_record
-from asbc.runs.results import ResultsError, read_status
-from asbc.storage import write_json
+from asbc.runs.results import ResultsError
 from tests.report.small import fail_run, rows_of, write_run
 
 BOTH = {"knn": 0.5, "nnk_sigma": 0.6}
@@ -142,26 +140,13 @@ def test_runs_that_cannot_be_read_are_named_and_skipped(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH), id="good")
     (write_run(tmp_path, "lp", rows_of(BOTH), id="torn") / "results.parquet").write_bytes(b"PAR1 and then nothing")
     write_run(tmp_path, "lp", [{"colour": "red"}], id="foreign")
-    (write_run(tmp_path, "lp", rows_of(BOTH), id="yaml") / "config.yaml").write_text("a: [1,")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "status.json").write_text('{"healthy": true}')
     evidence = read_evidence([tmp_path])
     assert [run.id for run in evidence.runs] == ["good"]
     reasons = {Path(path).name: reason for path, reason in evidence.skipped.items()}
-    assert set(reasons) == {"torn", "foreign", "yaml", "other"}
+    assert set(reasons) == {"torn", "foreign", "other"}
     assert "damaged" in reasons["torn"] and "have no dataset" in reasons["foreign"]
-
-
-def test_a_run_with_a_yaml_alias_bomb_is_named_and_skipped(tmp_path):
-    write_run(tmp_path, "loo", rows_of(BOTH), id="good")
-    folder = write_run(tmp_path, "lp", rows_of(BOTH), id="bomb")
-    lines = [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghi")]
-    (folder / "config.yaml").write_text("\n".join(["a: &a [x, x]", *lines]))
-    write_json(folder / "status.json", read_status(folder) | {"files": {}})  # its writer gave no checksum
-    evidence = read_evidence([tmp_path])
-    assert [run.id for run in evidence.runs] == ["good"]
-    ((path, reason),) = evidence.skipped.items()
-    assert path == str(folder) and "aliases are not allowed" in reason
 
 
 def test_a_folder_with_nothing_readable_is_refused(tmp_path):

@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 from asbc.configs import conf_dir
 from asbc.embeddings import Digits
 from asbc.runs import command as cli
-from asbc.runs.record import read_record
-from asbc.runs.results import collect, read_status
+from asbc.runs.results import collect, open_run, read_status
 from tests import commands
 from tests.commands import Process
 from tests.runs.test_run import bare
@@ -211,6 +210,8 @@ def test_a_job_returns_the_optimized_metric(tmp_path):
     table = collect(tmp_path)
     assert value["known"] == pytest.approx(table[table["metric"] == "loo"]["value"].mean())
     assert math.isnan(value["unknown"]) and value["none"] is None
+    note = json.loads((tmp_path / "unknown" / "job.json").read_text())
+    assert "optimized_metric=loo/foo was not measured; there are: loo/knn" in note["error"]
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
@@ -286,7 +287,7 @@ def test_the_title_of_a_method_does_not_change_its_run(tmp_path, monkeypatch):
     assert asbc(monkeypatch, *words) == 0
     assert asbc(monkeypatch, *words, "++methods.knn.title=Plain", "++methods.knn.color='#123456'") == 0
     (folder,) = tmp_path.glob("runs/*/")
-    record = read_record(folder, "default")
+    record = open_run(folder).record
     assert (record.titles, record.colors) == ({"knn": "Plain"}, {"knn": "#123456"})
 
 

@@ -14,7 +14,6 @@ from asbc.runs.record import (
     Experiment,
     Figure,
     Table,
-    find_record,
     from_data,
     load_record,
     read_record,
@@ -62,8 +61,8 @@ def test_a_metric_without_a_description_gets_a_generic_one():
 
 def test_a_run_folder_gives_its_record_back(tmp_path):
     write_record(tmp_path, MINE)
-    assert read_record(tmp_path, "mine") == MINE
-    assert read_record(tmp_path / "none", "loo") is EXPERIMENTS["loo"]
+    assert read_record(tmp_path, Experiment("mine")) == MINE
+    assert read_record(tmp_path / "none", EXPERIMENTS["loo"]) is EXPERIMENTS["loo"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_a_run_folder_gives_its_record_back(tmp_path):
 )
 def test_a_damaged_record_is_reported_and_replaced(tmp_path, content, caplog):
     (tmp_path / FILE).write_text(content)
-    assert read_record(tmp_path, "loo") is EXPERIMENTS["loo"]
+    assert read_record(tmp_path, EXPERIMENTS["loo"]) is EXPERIMENTS["loo"]
     assert FILE in caplog.text
 
 
@@ -85,20 +84,20 @@ def test_fields_of_another_type_are_refused(tmp_path, wrong, caplog):
     with pytest.raises(ValueError):
         from_data({"name": "x", **wrong})
     write_json(tmp_path / FILE, {"name": "x", **wrong})
-    assert read_record(tmp_path, "x") == find_record("x")
+    assert read_record(tmp_path, Experiment("x")) == Experiment("x")
 
 
 def test_a_stranger_s_record_imports_nothing(tmp_path, monkeypatch):
     (tmp_path / "stranger_mod.py").write_text("raise SystemExit('imported')\nRECORD = None\n")
     monkeypatch.syspath_prepend(tmp_path)
     write_json(tmp_path / FILE, {"name": "x", "record": "stranger_mod.RECORD", "_target_": "stranger_mod.RECORD"})
-    assert read_record(tmp_path, "x") == Experiment("x")
+    assert read_record(tmp_path, Experiment("x", "own")) == Experiment("x")
 
 
 def test_a_config_can_hold_or_name_a_record(tmp_path, monkeypatch):
-    assert load_record({"title": "Mine", "metrics": [{"name": "a"}]}, "mine").metric("a").title == "a"
+    assert load_record({"title": "Mine", "metrics": [{"name": "a"}]}, Experiment("mine")).metric("a").title == "a"
     (tmp_path / "own_record.py").write_text("from asbc.runs import Experiment\nRECORD = Experiment('any', 'Title')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert load_record("own_record.RECORD", "mine") == Experiment("mine", "Title")
+    assert load_record("own_record.RECORD", Experiment("mine")) == Experiment("mine", "Title")
     with pytest.raises(ValueError, match="my_experiment"):
-        load_record("json.loads", "mine")
+        load_record("json.loads", Experiment("mine"))

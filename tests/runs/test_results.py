@@ -5,6 +5,7 @@ import threading
 
 import pandas as pd
 import pytest
+import yaml
 
 from asbc.runs.results import (
     FORMAT,
@@ -12,11 +13,10 @@ from asbc.runs.results import (
     Run,
     collect,
     list_runs,
+    open_run,
     read_rows,
-    read_settings,
     read_status,
     run_id,
-    settings_text,
 )
 from asbc.storage import write_json
 from asbc.version import __version__
@@ -174,7 +174,7 @@ def test_other_formats_and_damaged_files_are_refused(tmp_path):
         run.begin()
         run.append("u1", rows(1))
         run.finish()
-    for name, read in (("results.parquet", collect), ("config.yaml", read_settings), ("status.json", read_status)):
+    for name, read in (("results.parquet", collect), ("status.json", read_status)):
         path = tmp_path / "abc" / name
         good = path.read_bytes()
         for bad in (good[:-5], good.replace(b"e", b"f"), b""):
@@ -213,46 +213,15 @@ ODD = {
 }
 
 
-def write_settings(root, settings, text=None):
-    with Run(root, "abc", settings) as run:
+def test_settings_come_back_as_they_were(tmp_path):
+    with Run(tmp_path, "abc", ODD) as run:
         run.begin()
         run.finish()
-    if text is not None:
-        (run.path / "config.yaml").write_text(text)
-        write_json(run.path / "status.json", read_status(run.path) | {"files": {}})
-    return run.path
-
-
-def test_settings_come_back_as_they_were(tmp_path):
-    folder = write_settings(tmp_path, {**ODD, "same": ODD["flags"]})
-    assert read_settings(folder) == {**ODD, "same": ODD["flags"]} and "&" not in settings_text(folder).split("more")[0]
-    assert [type(v) for v in read_settings(folder)["words"]] == [str] * len(ODD["words"])
-    (folder / "config.yaml").unlink()
-    assert read_settings(folder) == {} and settings_text(folder) == ""
-
-
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{b}: &{b} [{', '.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (BOMB, "aliases are not allowed"),
-        ("a: " + "[" * 100_000, "nested deeper than"),
-        ("a: " + "[" * 60 + "]" * 60, "nested deeper than"),
-        ("a: " + "x" * 2**21, "larger than"),
-        ("a: !!python/object/apply:os.system [echo]", "could not determine a constructor"),
-        ("a: [1,", "not readable"),
-        ("\0", "not readable"),
-    ],
-    ids=["bomb", "deep", "balanced", "large", "python", "torn", "binary"],
-)
-def test_settings_of_strangers_are_refused_with_the_file_named(tmp_path, text, why):
-    folder = write_settings(tmp_path, {}, text)
-    with pytest.raises(ResultsError, match=rf"config\.yaml: .*{why}"):
-        read_settings(folder)
+    found = open_run(run.path)
+    assert found.settings == ODD and yaml.safe_load(found.text) == ODD
+    assert yaml.safe_load((run.path / "config.yaml").read_text()) == {**ODD, "data": {}}
+    (run.path / "config.yaml").write_text("a: [1,")  # nothing reads it
+    assert open_run(run.path).settings == ODD
 
 
 def test_values_of_several_types_in_one_column_are_refused_in_one_line(tmp_path):

@@ -12,8 +12,7 @@ from asbc.configs import conf_dir
 from asbc.evaluate import tasks
 from asbc.evaluate.scores import compare_methods, unpack_hits
 from asbc.runs.experiments import EXPERIMENTS
-from asbc.runs.record import read_record
-from asbc.runs.results import ResultsError, collect, read_status
+from asbc.runs.results import ResultsError, collect, open_run, read_status
 from asbc.runs.run import ALL, NothingToScore, Unit, draw, levels, run
 from asbc.storage import write_json
 from tests import commands
@@ -180,11 +179,9 @@ REFUSED = {  # settings of a group, and what is said of them before vectors are 
     "bandwidth.gamma=-1": "the bandwidth of knn_sigma: gamma must be a positive number; got -1",
     "bandwidth.k_mle=x": "the bandwidth of knn_sigma: k_mle must be a whole number from 1 to .* got 'x'",
     "bandwidth.refine=5": "the bandwidth of knn_sigma: refine must be True or False; got 5",
-    "graph.k_min=x": "graph.k_min must be a whole number from 0 to .* got 'x'",
     "graph.symmetrize=min": "graph.symmetrize must be 'mean', 'max' or None; got 'min'",
     "dimension.n_rep=x": "dimension: n_rep must be a whole number from 1 to .* got 'x'",
     "dimension.estimator=pca": "dimension: estimator must be 'mst', 'levina_bickel' or 'two_nn'; got 'pca'",
-    "neighbors.metric=manhattan": "neighbors.metric must be 'cosine' or 'euclidean'; got 'manhattan'",
     "methods.nnk_sigma.weights=knn": "methods.nnk_sigma: weights must be .* got 'knn'",
 }
 
@@ -203,7 +200,6 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
         (("seed=1.5",), r"seed must be a whole number from 0 .* got 1\.5"),
         (("threads=1.5",), r"threads must be a whole number of at least 1; got 1\.5"),
         (("embedding.path=null",), "path: no file of vectors given"),
-        (("embedding.path=nowhere.npy", "k_cand=2"), "k_cand must be at least 8 for .* got 2. dimension=levina_bickel"),
         (
             ("embedding.path=nowhere.npy", "k_cand=9"),
             "of knn_sigma: k_mle must be a whole number from 1 to 9, .* got 10",
@@ -214,6 +210,12 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path):
             run(config(tmp_path / "out", *overrides, *extra))
     for extra, message in (
         (("k_cand=3000",), "gives more than k_cand=3000 nodes"),
+        (
+            ("k_cand=5", "bandwidth.k_mle=4", "method=[nnk_sigma]"),
+            "k of at least 8 for a spanning-tree dimension; got 5",
+        ),
+        (("graph.k_min=x",), "k_min must be a whole number from 0 to .* got 'x'"),
+        (("neighbors.metric=manhattan",), "metric must be 'cosine' or 'euclidean'; got 'manhattan'"),
         (("neighbors.k=10",), "neighbors.k follows k_cand; set k_cand instead. Got neighbors.k=10"),
     ):
         with pytest.raises(Exception, match=message):
@@ -349,9 +351,9 @@ def test_killed_ten_times_loses_doubles_and_tears_nothing(tmp_path):
 
 def test_a_run_s_folder_holds_the_record_of_its_experiment(tmp_path):
     own = run(config(tmp_path / "own", "experiment=loo", "samples_per_class=[4]"))
-    assert read_record(own.path, "loo") == EXPERIMENTS["loo"]
+    assert open_run(own.path).record == EXPERIMENTS["loo"]
     other = run(config(tmp_path / "mine", "name=mine", "record={title: Mine, headline: [loo]}"))
-    assert read_record(other.path, "mine").heading == "Mine"
+    assert open_run(other.path).record.heading == "Mine"
 
 
 def test_trials_on_the_same_nodes_share_what_needs_no_seed(tmp_path):

@@ -10,18 +10,10 @@ from omegaconf import OmegaConf
 
 import asbc
 from asbc.runs import command
-from asbc.runs.command import (
-    SweepSummary,
-    headline,
-    job_notes,
-    optimized,
-    remarks,
-    show_run,
-    show_sweep,
-    summary,
-)
-from asbc.runs.record import find_record
-from asbc.runs.results import read_status
+from asbc.runs.command import SweepSummary, job_notes, show_run, show_sweep
+from asbc.runs.experiments import EXPERIMENTS
+from asbc.runs.record import Experiment
+from asbc.runs.results import headline, read_status, summary
 from asbc.storage import write_json
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
@@ -49,12 +41,12 @@ def test_a_run_of_another_version_says_so_when_it_is_skipped(tmp_path, monkeypat
     (folder,) = [path.parent for path in tmp_path.glob("runs/*/status.json")]
     assert read_status(folder)["version"] == asbc.__version__
     assert call(monkeypatch, *arguments) == 0
-    assert "already finished; rerun=true computes it again" in said(capsys)
+    assert f"already finished by asbc {asbc.__version__}; rerun=true computes it again" in said(capsys)
 
     finished_by(folder, "0.0.7")
     rows = (folder / "results.parquet").read_bytes()
     assert call(monkeypatch, *arguments) == 0
-    assert f"already finished by asbc 0.0.7 (this is {asbc.__version__}); rerun=true computes it again" in said(capsys)
+    assert "already finished by asbc 0.0.7; rerun=true computes it again" in said(capsys)
     assert (folder / "results.parquet").read_bytes() == rows and read_status(folder)["version"] == "0.0.7"
 
     assert call(monkeypatch, *arguments, "rerun=true") == 0
@@ -72,17 +64,12 @@ def test_a_sweep_says_which_of_its_runs_another_version_finished(tmp_path, monke
     finished_by(first, "0.0.7")
     assert call(monkeypatch, *arguments) == 0
     text = said(capsys)
-    assert text.count("skipped (asbc 0.0.7)") == 1 and text.count("skipped") == 2
-    assert (
-        f"1 of 2 were already finished by asbc 0.0.7 (this is {asbc.__version__}); rerun=true computes them again"
-        in text
-    )
+    assert text.count("skipped (finished by asbc 0.0.7)") == 1 and text.count("skipped (") == 2
+    assert "rerun=true computes skipped runs again" in text
 
     assert call(monkeypatch, *arguments, "rerun=true") == 0
     assert "skipped" not in said(capsys)
     assert {read_status(folder)["version"] for folder in (first, second)} == {asbc.__version__}
-    assert call(monkeypatch, *arguments) == 0
-    assert "already finished by" not in said(capsys)
 
 
 def test_a_failed_job_of_a_sweep_has_no_version(tmp_path, capsys):
@@ -96,7 +83,7 @@ def test_brackets_in_names_are_no_markup_and_failures_count(tmp_path, monkeypatc
     names = f"embedding.path='{tmp_path}/no[/x].npy','{tmp_path}/nor[/x].npy'"
     assert call(monkeypatch, "-m", "embedding=files", names, f"out={tmp_path}", *TINY) == 1
     text = said(capsys)
-    assert "2 of 2 failed" in text and "│ embedding.path=" in text and "no[/x].npy: no such file" in text
+    assert "2 of 2 failed" in text and "0 embedding.path=" in text and "no[/x].npy: no such file" in text
 
 
 def test_brackets_of_overrides_are_shown(tmp_path, capsys):
@@ -140,13 +127,14 @@ def row(metric, value, samples=20, level=20, trial=0, **more):
         "method": "knn",
         "seconds": 0.1,
         "nodes": 40,
+        "total_nodes": 50,
         "classes": 2,
     }
     parts = {"samples": samples, "level": level, "trial": trial, "unlabelled": 3, "short_classes": 1}
     return {**fixed, **parts, "metric": metric, "value": value, **more}
 
 
-def test_a_headline_is_of_one_level_and_of_what_was_chosen():
+def test_a_headline_is_of_one_level_and_of_what_was_chosen(tmp_path, capsys):
     """No average over levels, bandwidths, targets or numbers of labels."""
     table = pd.DataFrame(
         [row("loo", 0.2, samples=5, level=5), row("loo", 0.8), row("loo", 0.6, trial=1)]
@@ -155,28 +143,28 @@ def test_a_headline_is_of_one_level_and_of_what_was_chosen():
         + [row("spearman", 0.7, target="mst", estimator="mst"), row("spearman", 0.1, target="two_nn", estimator="mst")]
         + [row("components", 3.0)]
     )
-    shown = {column.title: column.values["knn"] for column in headline(table)}
+    own = Experiment("x")
+    shown = {column.title: column.values["knn"] for column in headline(table, own)}
     assert shown == pytest.approx(
-        {"LOO": 0.7, "LOO balanced": 0.5, "LP, 1 label": 0.3, "LP, 5 labels": 0.9, "pieces": 3.0, "median r": 6.0}
+        {"LOO": 0.7, "LOO balanced": 0.5, "LP, 1 labels": 0.3, "LP, 5 labels": 0.9, "pieces": 3.0, "median r": 6.0}
     )
-    assert summary(table)["lp/knn"] == optimized(table, "lp/knn") == 0.9
-    with pytest.raises(ValueError, match=r"optimized_metric=loo/nnk was not measured; there are: loo/knn, "):
-        optimized(table, "loo/nnk")
-    shown = [column.title for column in headline(table, find_record("regimes"))]
+    assert summary(table, own)["lp/knn"] == 0.9
+    shown = [column.title for column in headline(table, EXPERIMENTS["regimes"])]
     assert shown[0] == "median chosen rank"
-    shown = {column.title: column.values["knn"] for column in headline(table, find_record("alignment"))}
+    shown = {column.title: column.values["knn"] for column in headline(table, EXPERIMENTS["alignment"])}
     assert shown["Spearman(r, d), d by mst"] == 0.7
-    said = remarks(table)
-    assert said.startswith("mean of 2 trials with 20 per class; 40 nodes in 2 classes; 1 class has fewer")
+    show_run(table, own, tmp_path)
+    assert capsys.readouterr().out.startswith("x: d, e (20 per class, mean of 2 trials; 40 nodes, 2 classes)\n")
     everything = pd.concat([table, pd.DataFrame([row("loo", 0.9, samples=0, level=0)])])
-    assert headline(everything)[0].values.tolist() == [0.9] and "with all nodes" in remarks(everything)
-    assert remarks(table.assign(total_nodes=40)).startswith("all nodes, 2 seeds; 40 nodes in 2 classes")
+    assert headline(everything, own)[0].values.tolist() == [0.9]
+    show_run(table.assign(total_nodes=40), own, tmp_path)
+    assert "(all nodes, 2 seeds; 40 nodes, 2 classes)" in capsys.readouterr().out
 
 
 def test_a_metric_that_nobody_has_described_is_printed(tmp_path, capsys):
     table = pd.DataFrame([row("edge_agreement", 0.25)])
-    assert [column.title for column in headline(table)] == ["edge agreement"]
-    show_run(table, tmp_path)
+    assert [column.title for column in headline(table, Experiment("x"))] == ["edge agreement"]
+    show_run(table, Experiment("x"), tmp_path)
     assert "0.250" in capsys.readouterr().out
 
 
@@ -188,7 +176,7 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
     monkeypatch.setattr(command, "stages", lambda words: [["experiment=regimes", *words], ["experiment=loo", *words]])
     assert call(monkeypatch, *with_sigma) == 0
-    assert "Skipped, because they need labels:\n  asbc experiment=loo" in capfd.readouterr().err
+    assert "skipped, because x has no labels: loo" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -205,33 +193,21 @@ def test_a_misspelt_setting_with_a_plus_gets_the_closest_one(key, why, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_sweep_says_where_its_rows_are_and_has_no_empty_column(tmp_path, monkeypatch, capsys):
+def test_a_sweep_says_where_its_rows_are_and_no_best_method_of_graphs_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", *TINY]
     assert call(monkeypatch, "-m", "k_cand=10,12", "evaluate=[health]", *data) == 0
     text = said(capsys)
-    assert "k_cand=12" in text and "best method" not in text and f"rows: {tmp_path / 'out' / 'runs'}" in text
-
-
-def test_seconds_get_no_table_of_their_own(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    table = pd.DataFrame(
-        [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("components", "isolated", "degree_median")]
-        + [row(metric, 7.0, method="knn_sigma_alpha") for metric in ("rank_median", "dimension_median")]
-    )
-    show_run(table, tmp_path)
-    printed = capsys.readouterr().out
-    assert printed.count("knn_sigma_alpha") == 1 and "median d" in printed
+    assert "k_cand=12" in text and "pieces" not in text and f"rows: {tmp_path / 'out' / 'runs'}" in text
 
 
 def test_a_summary_is_readable_on_a_narrow_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     methods = ["dimension_matching_gaussian", "nnk"]
     metrics = ["loo", "loo_balanced", "nmi", "ari", "noise_near", "noise_uniform", "regret"]
-    facts = {"experiment": "wide", "dataset": "d", "encoder": "e", "samples": 5, "level": 5, "trial": 0, "seconds": 1.0}
-    rows = [{**facts, "method": m, "metric": n, "value": 0.1 + i} for m in methods for i, n in enumerate(metrics)]
-    show_run(pd.DataFrame(rows), tmp_path)
+    rows = [row(name, 0.1 + i, method=method) for method in methods for i, name in enumerate(metrics)]
+    show_run(pd.DataFrame(rows), Experiment("x"), tmp_path)
     printed = capsys.readouterr().out
-    assert "…" not in printed and printed.count("dimension_matching_gaussian") == 2
+    assert max(map(len, printed.splitlines()[:-2])) <= 80
     assert all(f"{0.1 + i:.4f}" in printed for i in range(len(metrics)))
