@@ -6,7 +6,6 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ MOST_CLASSES = 1_000_000  # tables have a column for each
 MOST_GRID = 100_000  # bandwidths per node
 LARGEST_SEED = 2**63 - 1  # the largest int64
 STRIP_BYTES = 32 * 2**20  # the largest temporary array of a pass over all rows
+LARGEST_FLOAT = sys.float_info.max
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150  # bandwidths whose squares neither underflow nor overflow
 
 
@@ -37,13 +37,9 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     is not copied.
     """
     X = plain_array(X, name)
-    if X is None or _is_sparse(X):
-        raise TypeError(f"{name} must be a dense array; got {'None' if X is None else 'a sparse matrix'}.")
-    if isinstance(X, str | PathLike):
-        raise TypeError(f"{name} must be an array; got a path, {str(X)!r}. Read it first, for example with numpy.load.")
-    array = X if isinstance(X, np.ndarray) else np.asarray(X)
-    if array.dtype == object:
-        raise TypeError(f"{name} must be a numeric array; got dtype object. Convert it with {name}.astype(float).")
+    if X is None or isinstance(X, str | PathLike) or _is_sparse(X):
+        raise TypeError(f"{name} must be a dense array; got {_what(X)}.")
+    array = np.asarray(X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}.")
     if array.ndim != 2:
@@ -53,10 +49,8 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
         )
     if array.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column; got shape {array.shape}.")
-    if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
-        array = np.ascontiguousarray(array, np.float32)
-    else:
-        array = np.ascontiguousarray(array, np.float64)
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    array = np.ascontiguousarray(array, np.float32 if single else np.float64)
     step = max(1, STRIP_BYTES // (array.itemsize * array.shape[1]))
     for start in range(0, array.shape[0], step):
         finite = np.isfinite(array[start : start + step]).all(axis=1)
@@ -73,12 +67,12 @@ def estimator_vectors(estimator: Any, X: Any, *, reset: bool) -> Any:
     """
     from sklearn.utils.validation import validate_data
 
-    try:
-        return validate_data(estimator, X, dtype="numeric", ensure_all_finite=False, reset=reset)
-    except ValueError as error:
-        if not str(error).startswith("Complex data not supported"):
-            raise
-    raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {np.asarray(X).dtype}.")
+    X = plain_array(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {X.dtype}.")
+    if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):  # type: ignore[arg-type]
+        as_vectors(X)  # type: ignore[arg-type]  # raises an error that is clearer than scikit-learn's
+    return validate_data(estimator, X, dtype="numeric", ensure_all_finite=False, reset=reset)
 
 
 def metric_vectors(estimator: Any, X: Any, *, reset: bool) -> Floats:
@@ -86,9 +80,6 @@ def metric_vectors(estimator: Any, X: Any, *, reset: bool) -> Floats:
 
     `reset` is True while fitting. It then issues a :class:`MetricWarning` if need be.
     """
-    X = plain_array(X)
-    if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):  # type: ignore[arg-type]
-        as_vectors(X)  # type: ignore[arg-type]  # raises an error that says more than scikit-learn's
     vectors = as_vectors(estimator_vectors(estimator, X, reset=reset))
     if reset:
         warn_about_lengths(vectors, estimator.metric)
@@ -113,80 +104,68 @@ def row_index(X: Any) -> Any:
     return index if hasattr(index, "get_indexer") else None
 
 
-def real_array(values: Any, name: str) -> NDArray[np.float64]:
-    """Return `values` as an array of float64; refuse masked entries and anything but real numbers."""
+def real_array(
+    values: Any,
+    name: str,
+    shape: tuple[int | str, ...] | None = None,
+    *,
+    low: float | None = None,
+    high: float = LARGEST_FLOAT,
+    whole: bool = False,
+) -> NDArray[Any]:
+    """Return `values` as an array of float64, or of integers if `whole`; masked entries are refused.
+
+    `shape` has the length of each axis, or a letter for any length. With `low`, entries are finite and from `low` to
+    `high`.
+    """
     values = plain_array(values, name)
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
         array = np.array(None)
-    if array.dtype.kind not in "fiub" or _is_sparse(values):
-        raise TypeError(f"{name} must be a number or an array of real numbers; got {_what(values)}.")
-    return array.astype(np.float64, copy=False)
+    if array.dtype.kind not in ("iu" if whole else "fiub"):
+        raise TypeError(f"{name} must be {'whole' if whole else 'real'} numbers; got {_what(values)}.")
+    if shape is not None:
+        fits = array.ndim == len(shape) and (array.ndim == 1 or array.shape[1] > 0)
+        if not fits or any(isinstance(want, int) and want != has for want, has in zip(shape, array.shape, strict=True)):
+            wanted = str(shape).replace("'", "")
+            raise ValueError(f"{name} must have shape {wanted}, one row per node; got {array.shape}.")
+    array = array if whole else array.astype(np.float64, copy=False)
+    if low is not None and array.size and not (array.min() >= low and array.max() <= high):
+        row, *_ = bad = tuple(np.argwhere(~((array >= low) & (array <= high)))[0])
+        limits = f"finite and at least {low}" if high == LARGEST_FLOAT else f"from {low} to {high}"
+        raise ValueError(f"{name} must be {limits}; node {row} has {array[bad]}.")
+    return array
 
 
 def weight_rows(weights: Any, shape: tuple[int, ...] | None = None, name: str = "weights") -> NDArray[np.float64]:
     """Return weights as an (n, k) array of float64, finite and at least 0, of the given `shape` if any."""
-    array = real_array(weights, name)
-    if shape is not None and array.shape != shape:
-        raise ValueError(f"{name} must have the shape {shape} of the neighbours; got {array.shape}.")
-    if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"{name} must have shape (n, k), a row per node; got {array.shape}.")
-    if array.size and not (array.min() >= 0 and array.max() < np.inf):
-        good = np.isfinite(array) & (array >= 0)
-        node = int(np.argmin(good.all(axis=1)))
-        raise ValueError(f"{name} must be finite and at least 0; node {node} has {array[node][~good[node]][0]}.")
-    return array
+    return real_array(weights, name, ("n", "k") if shape is None else shape, low=0)
 
 
-def neighbor_ids(indices: Any, n: int, name: str = "indices") -> NDArray[np.integer]:
-    """Return neighbours as an (m, k) integer array with values from 0 to n - 1."""
-    array = np.asarray(plain_array(indices, name))
-    if array.dtype.kind not in "iu" or array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"{name} must be whole numbers of shape (n, k); got {array.dtype} of shape {array.shape}.")
-    if array.size and (array.min() < 0 or array.max() >= n):
-        row = int(np.argmax(((array < 0) | (array >= n)).any(axis=1)))
-        raise ValueError(
-            f"{name} must lie between 0 and {n - 1}; row {row} has {array[row].min()} to {array[row].max()}."
-        )
-    return array
-
-
-def class_codes(codes: Any, n: int | None, name: str = "codes", *, least: int = 0) -> NDArray[np.int64]:
+def class_codes(codes: Any, n: int | None, *, least: int = 0) -> NDArray[np.int64]:
     """Return class codes (n,), each at least `least`, as int64; n = None accepts any number of nodes."""
-    array = np.asarray(plain_array(codes, name))
-    if array.dtype.kind not in "iu" or array.ndim != 1 or n not in (None, len(array)):
-        wanted = "(n,)" if n is None else f"({n},)"
-        raise ValueError(f"{name} must be whole numbers of shape {wanted}; got {array.dtype} of shape {array.shape}.")
-    if len(array) and (array.min() < least or array.max() >= MOST_CLASSES):
-        found = f"{array.min()} to {array.max()}"
-        raise ValueError(f"{name} must be class codes from {least} to {MOST_CLASSES - 1}; got {found}.")
-    return np.ascontiguousarray(array, np.int64)
+    shape = ("n" if n is None else n,)
+    return real_array(codes, "codes", shape, low=least, high=MOST_CLASSES - 1, whole=True).astype(np.int64)
 
 
 def _is_sparse(value: Any) -> bool:
     """Return whether this is a SciPy sparse matrix, without importing SciPy."""
-    module = sys.modules.get("scipy.sparse")
-    return module is not None and bool(module.issparse(value))
+    return hasattr(value, "tocsr")
 
 
 def square_graph(graph: Any, name: str = "graph") -> sparse.csr_array:
     """Return a graph as a CSR array (n, n) of finite real numbers of at least 0."""
     graph = plain_array(graph, name)
-    dense = isinstance(graph, np.ndarray) and graph.ndim == 2
-    if not (_is_sparse(graph) or dense) or graph.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{name} must be a sparse matrix of real numbers, one row and column per node; got {_what(graph)}."
-        )
-    if len(graph.shape) != 2 or graph.shape[0] != graph.shape[1] or not graph.shape[0]:
+    if not (_is_sparse(graph) or isinstance(graph, np.ndarray)) or graph.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be a sparse matrix of real numbers; got {_what(graph)}.")
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1] or not graph.shape[0]:
         raise ValueError(f"{name} must be square and not empty; got shape {graph.shape}.")
     from scipy import sparse
 
     found = sparse.csr_array(graph)
     if found.nnz and not (found.data.min() >= 0 and found.data.max() < np.inf):
-        bad = int(np.flatnonzero(~(np.isfinite(found.data) & (found.data >= 0)))[0])
-        row = int(np.searchsorted(found.indptr, bad, side="right")) - 1
-        raise ValueError(f"{name} must have finite entries of 0 or more; node {row} has {found.data[bad]}")
+        raise ValueError(f"{name} must have finite entries of 0 or more; got {found.data.min()} to {found.data.max()}.")
     return found
 
 
@@ -269,21 +248,17 @@ def warn_about_lengths(X: NDArray[Any], metric: str, stacklevel: int = 4) -> Non
     if metric == "euclidean" and X.shape[1] < EMBEDDING_COLUMNS:
         return
     rows = np.asarray(X[np.unique(np.linspace(0, len(X) - 1, 4096).astype(int))], np.float64)
-    largest = np.abs(rows).max()
-    low, high = np.quantile(np.linalg.norm(rows / (largest or 1.0), axis=1), [0.05, 0.95])
-    if not high > LENGTH_RATIO * low:
-        return
-    ratio = f"a factor of {high / low:.3g}" if low > 0 else "any factor"
-    advice = (
-        "ignores that; if lengths matter, use metric='euclidean'"
-        if metric == "cosine"
-        else "lets lengths decide which rows are near; for embeddings use metric='cosine'"
-    )
-    warnings.warn(
-        f"the rows of X differ in length by {ratio} (5th to 95th percentile), and metric={metric!r} {advice}.",
-        MetricWarning,
-        stacklevel=stacklevel,
-    )
+    low, high = np.quantile(np.linalg.norm(rows / (np.abs(rows).max() or 1.0), axis=1), [0.05, 0.95])
+    if high > LENGTH_RATIO * low:
+        advice = "lets lengths decide which rows are near; for embeddings use metric='cosine'"
+        if metric == "cosine":
+            advice = "ignores that; if lengths matter, use metric='euclidean'"
+        warnings.warn(
+            f"the rows of X differ in length by more than a factor of {LENGTH_RATIO:g} (5th to 95th percentile), "
+            f"and metric={metric!r} {advice}.",
+            MetricWarning,
+            stacklevel=stacklevel,
+        )
 
 
 class MetricInRepr:
@@ -316,13 +291,10 @@ def seed_number(value: Any, name: str = "seed", what: str = "") -> int:
 
 def positive_number(value: Any, name: str) -> float:
     """Return `value` as a finite float above 0."""
-    number = 0.0
-    if isinstance(value, Real) and not isinstance(value, bool):
-        with suppress(OverflowError):  # an int may be larger than any float
-            number = float(value)
-    if not 0 < number < np.inf:
+    # An int may be larger than any float.
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value <= LARGEST_FLOAT:  # type: ignore[operator]
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
-    return number
+    return float(value)
 
 
 def true_or_false(value: Any, name: str) -> bool:
@@ -349,35 +321,14 @@ def check_k(k: Any, n: int, name: str = "k") -> int:
 
 
 def numbers_per_node(values: ArrayLike, n: int, name: str) -> NDArray[np.float64]:
-    """Return `values` as an (n,) array of positive, finite numbers."""
-    array = real_array(values, name)
-    if array.shape != (n,):
-        raise ValueError(f"{name} must have shape ({n},), one number per node; got {array.shape}.")
-    good = np.isfinite(array) & (array > 0)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise ValueError(f"{name} must be positive and finite; node {bad} has {array[bad]}.")
-    return array
+    """Return `values` as an (n,) array of positive numbers whose squares are finite and not 0."""
+    return real_array(values, name, (n,), low=SMALLEST_SIGMA, high=LARGEST_SIGMA)
 
 
 def sigma_per_node(sigma: ArrayLike, n: int, name: str = "sigma") -> NDArray[np.float64]:
     """Return bandwidths as an (n,) array; a single number applies to all nodes."""
     values = real_array(sigma, name)
-    one = values.ndim == 0
-    if one:
-        values = np.full(n, float(values))
-    if values.shape != (n,):
-        raise ValueError(f"{name} must be one number or have shape ({n},), one per node; got {values.shape}.")
-    numbers_per_node(values, n, name)
-    good = (values >= SMALLEST_SIGMA) & (values <= LARGEST_SIGMA)
-    if not good.all():
-        bad = int(np.argmin(good))
-        where = f"got {values[bad]}" if one else f"node {bad} has {values[bad]}"
-        raise ValueError(
-            f"{name} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}, so that its square is finite; "
-            f"{where}. Scale X."
-        )
-    return values
+    return numbers_per_node(np.full(n, values) if values.ndim == 0 else values, n, name)
 
 
 def is_color(text: str) -> bool:

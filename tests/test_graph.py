@@ -265,7 +265,7 @@ def test_rows_that_vanish_are_said_to(weights, clouds):
 
 def test_bad_shapes(geometry):
     _, neighbors, _ = geometry
-    with pytest.raises(ValueError, match=r"weights must have the shape \(240, 30\) of the neighbours; got \(240, 29\)"):
+    with pytest.raises(ValueError, match=r"weights must have shape \(240, 30\), one row per node; got \(240, 29\)"):
         asbc.to_graph(neighbors, np.ones((240, 29)))
     with pytest.raises(ValueError, match="symmetrize must be"):
         asbc.to_graph(neighbors, np.ones((240, 30)), symmetrize="min")
@@ -349,7 +349,7 @@ def test_bad_values_of_rules_and_seeds(clouds):
     X = clouds[0]
     with pytest.raises(ValueError, match="value must be a positive number"):
         asbc.GraphBuilder(bandwidth=asbc.Fixed(np.ones(240))).fit(X)
-    with pytest.raises(ValueError, match=r"value must lie between 1e-150 and 1e\+150"):
+    with pytest.raises(ValueError, match=r"value must be from 1e-150 to 1e\+150"):
         asbc.GraphBuilder(bandwidth=asbc.Fixed(1e-200)).fit(X)
     with pytest.raises(TypeError, match="refine must be True or False; got 'no'"):
         asbc.GraphBuilder(bandwidth=asbc.SpectralBandwidth(refine="no")).fit(X)

@@ -138,15 +138,15 @@ def test_bad_sigma(geometry, sigma):
     values = np.ones(240)
     values[17] = sigma
     for call in (lambda: asbc.nnk_weights(X, neighbors, values), lambda: asbc.gaussian_weights(neighbors, values)):
-        with pytest.raises(ValueError, match="sigma must be positive and finite; node 17 has"):
+        with pytest.raises(ValueError, match=r"sigma must be from 1e-150 to 1e\+150; node 17 has"):
             call()
 
 
 def test_other_bad_arguments(geometry, choice):
     X, neighbors, _ = geometry
-    with pytest.raises(ValueError, match=r"sigma must be one number or have shape \(240,\).*got \(3,\)"):
+    with pytest.raises(ValueError, match=r"sigma must have shape \(240,\).*got \(3,\)"):
         asbc.nnk_weights(X, neighbors, np.ones(3))
-    with pytest.raises(TypeError, match="sigma must be a number or an array of real numbers; got 'a'"):
+    with pytest.raises(TypeError, match="sigma must be real numbers; got 'a'"):
         asbc.nnk_weights(X, neighbors, "a")
     with pytest.raises(ValueError, match="k_min must be a whole number from 0 to 30"):
         asbc.nnk_weights(X, neighbors, 1.0, k_min=31)
@@ -160,7 +160,7 @@ def test_other_bad_arguments(geometry, choice):
         asbc.row_weights("nnk", X, neighbors, None)
     with pytest.raises(TypeError, match=r"choice must be asbc\.BandwidthChoice.*got Neighbors"):
         asbc.row_weights("nnk", X, neighbors, neighbors)
-    with pytest.raises(ValueError, match=r"sigma must lie between 1e-150 and 1e\+150.*got 1e-200"):
+    with pytest.raises(ValueError, match=r"sigma must be from 1e-150 to 1e\+150.* has 1e-200"):
         asbc.nnk_weights(X, neighbors, 1e-200)
     for bad in (2.0, np.ones(3)):
         with pytest.raises(ValueError, match="neighbor_sigma must have one number for each row of X, 240 or more"):

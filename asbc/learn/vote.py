@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from asbc.learn.source import GraphRows, row_blocks
-from asbc.validation import class_codes, neighbor_ids, square_graph, weight_rows, whole_number
+from asbc.validation import class_codes, real_array, square_graph, weight_rows
 
 # Two classes whose votes differ by a smaller share than this are tied, so that rounding does not decide.
 TIE = 1e-12
+NODES_AT_ONCE = 4096  # whose votes for all classes are in memory together
 PAIRS_AT_ONCE = 2**21  # pairs of a node's neighbours whose classes are compared together
 
 
@@ -43,7 +44,7 @@ def loo_predict(indices: NDArray[Any], weights: NDArray[Any], codes: NDArray[np.
     array([0, 1, 0, 1])
     """
     codes = class_codes(codes, None, least=-1)
-    indices = neighbor_ids(indices, len(codes))
+    indices = real_array(indices, "indices", ("n", "k"), low=0, high=len(codes) - 1, whole=True)
     weights = weight_rows(weights, indices.shape)
     winner = np.empty(len(indices), np.int64)
     step = max(1, PAIRS_AT_ONCE // indices.shape[1] ** 2)
@@ -66,11 +67,11 @@ def vote_of_rows(rows: GraphRows, codes: NDArray[np.int64]) -> NDArray[np.int64]
     return winner
 
 
-def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int = 4096) -> NDArray[np.int64]:
+def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the class code (n,) that each node's neighbours in a graph vote for; its own label is never used.
 
     Unlike :func:`loo_predict` it uses the symmetrised graph, in which nodes also vote for those that have them as
-    neighbours. A node without voters gets -1; a tie goes to the smaller code. Memory is bounded by `block` nodes.
+    neighbours. A node without voters gets -1; a tie goes to the smaller code.
 
     Examples
     --------
@@ -83,12 +84,11 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64], *, block: int 
     graph = square_graph(graph)
     n = graph.shape[0]
     codes = class_codes(codes, n, least=-1)
-    block = whole_number(block, "block", 1)
     voters = np.flatnonzero(codes >= 0)
     ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))
     out = np.empty(n, dtype=np.int64)
-    for start in range(0, n, block):
-        votes = sparse.csr_array(graph[start : start + block] @ ballots).toarray()
+    for start in range(0, n, NODES_AT_ONCE):
+        votes = sparse.csr_array(graph[start : start + NODES_AT_ONCE] @ ballots).toarray()
         most = votes.max(axis=1, keepdims=True)
-        out[start : start + block] = np.where(most[:, 0] > 0, (votes >= most * (1.0 - TIE)).argmax(axis=1), -1)
+        out[start : start + NODES_AT_ONCE] = np.where(most[:, 0] > 0, (votes >= most * (1.0 - TIE)).argmax(axis=1), -1)
     return out

@@ -171,7 +171,7 @@ CALLS = {
     "GraphClassifier": _classify(asbc.GraphClassifier),
     "NeighborVote": _classify(asbc.NeighborVote),
     "loo_predict": (loo_predict, {"indices": NEIGHBORS.indices, "weights": WEIGHTS, "codes": Y}),
-    "graph_vote": (graph_vote, {"graph": GRAPH, "codes": Y, "block": 20}),
+    "graph_vote": (graph_vote, {"graph": GRAPH, "codes": Y}),
     "transition": (transition, {"graph": GRAPH, "shown": SHOWN}),
     "propagate": (
         propagate,

@@ -182,12 +182,12 @@ def test_bad_graphs(digits):
         asbc.GraphClassifier(graph=ring[:, :5]).fit(None, labels)
     with pytest.raises(ValueError, match=r"no self loops; 6 node\(s\) have one, the first is node 0"):
         asbc.GraphClassifier(graph=ring + sparse.eye_array(6)).fit(None, labels)
-    with pytest.raises(ValueError, match=r"graph must have finite entries of 0 or more; node 0 has -1\.0"):
+    with pytest.raises(ValueError, match=r"graph must have finite entries of 0 or more; got -1\.0"):
         asbc.GraphClassifier(graph=-ring).fit(None, labels)
     for name, value in (("alpha", 1.5), ("alpha", "a"), ("tol", -1), ("tol", np.nan), ("max_rounds", 2.5)):
         with pytest.raises(ValueError, match=f"{name} must .*; got {value!r}"):
             asbc.GraphClassifier(graph=ring, **{name: value}).fit(None, labels)
-    with pytest.raises(TypeError, match="graph must be a sparse matrix of real numbers, one row and column per node"):
+    with pytest.raises(TypeError, match="graph must be a sparse matrix of real numbers; got"):
         asbc.GraphClassifier(graph=ring.toarray().tolist()).fit(None, labels)
     with pytest.raises(ValueError, match="builder and graph were both given"):
         asbc.GraphClassifier(asbc.GraphBuilder(), graph=ring).fit(None, labels)
@@ -242,7 +242,7 @@ def test_the_vote_on_the_symmetrised_graph(digits):
     graph = clone(builder).fit_transform(X)
     votes = graph @ np.eye(10)[y]
     np.testing.assert_array_equal(model.loo_predictions_, votes.argmax(axis=1))
-    np.testing.assert_array_equal(graph_vote(graph, y, block=64), votes.argmax(axis=1))
+    np.testing.assert_array_equal(graph_vote(graph, y), votes.argmax(axis=1))
     assert model.loo_score_ == (votes.argmax(axis=1) == y).mean()
     with pytest.raises(ValueError, match="symmetric=True needs a builder that symmetrises"):
         asbc.NeighborVote(asbc.GraphBuilder(symmetrize=None), symmetric=True).fit(X, y)

@@ -49,7 +49,7 @@ def test_empty_rows_and_unlabelled_neighbors_have_no_vote():
 
 def test_bad_weights():
     indices = np.array([[1, 2], [0, 2], [0, 1]])
-    with pytest.raises(ValueError, match="must have the shape"):
+    with pytest.raises(ValueError, match="must have shape"):
         loo_predict(indices, np.ones((3, 3)), np.zeros(3, int))
     with pytest.raises(ValueError, match="at least 0"):
         loo_predict(indices, -np.ones((3, 2)), np.zeros(3, int))

@@ -135,7 +135,7 @@ def test_read_only_memory_map(tmp_path, clouds):
         (np.r_[np.zeros((40, 3)), [[np.nan, 0, 0]]], ValueError, "X must be finite; row 40 holds NaN or infinity"),
         (np.r_[[[np.inf, 0, 0]], np.zeros((40, 3))], ValueError, "X must be finite; row 0"),
         (np.zeros(40), ValueError, r"X must be 2-dimensional.*got shape \(40,\)"),
-        (np.zeros((40, 3), object), TypeError, "X must be a numeric array; got dtype object"),
+        (np.zeros((40, 3), object), TypeError, "X must hold real numbers; got dtype object"),
         (np.zeros((40, 3), complex), TypeError, "X must hold real numbers; got dtype complex128"),
         (np.full((40, 3), "a"), TypeError, "X must hold real numbers"),
         (np.zeros((40, 0)), ValueError, "at least one column"),
@@ -174,7 +174,7 @@ def test_extreme_scales():
             asbc.search_neighbors(X * scale, 10)
     with pytest.raises(ValueError, match="k must be a whole number from 1 to 60, the rows of X; got 61"):
         asbc.search_neighbors(X, 61, queries=X[:3])
-    with pytest.raises(TypeError, match="X must be a dense array; got a sparse matrix"):
+    with pytest.raises(TypeError, match="X must be a dense array; got cs"):
         asbc.search_neighbors(sparse.csr_array(X), 10)
     with pytest.raises(TypeError, match="X must be a dense array; got None"):
         asbc.search_neighbors(None, 10)
