@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from asbc.builder import GraphBuilder
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
 from asbc.learn.propagation import propagate
 from asbc.learn.source import fit_copy, given_graph
-from asbc.learn.vote import graph_vote, loo_predict
-from asbc.validation import MetricInRepr, as_vectors, estimator_vectors, one_of, real_array, row_index, true_or_false
+from asbc.learn.vote import ballots, graph_vote, loo_predict
+from asbc.validation import MetricInRepr, estimator_vectors, one_of, real_array, row_index, true_or_false
 
 LABELS_FOR_HALF = 5  # labels per class at which equal shares and the propagated ones count the same
 
@@ -58,22 +57,17 @@ class UnseenClassWarning(UserWarning):
 class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
     """Base of the classifiers: predicts new points from what their nearest fitted nodes know of the classes.
 
-    A subclass sets `classes_`, `class_prior_`, the weight of each class at every fitted node, `_evidence` (n, c), and,
-    unless new points cannot be classified, `builder_`.
+    A subclass sets `classes_`, `class_prior_`, `_class_weights` (n, c), the weight of each class at every fitted node,
+    and, unless new points cannot be classified, `builder_`.
     """
 
     builder_: GraphBuilder
     classes_: NDArray[Any]
     class_prior_: NDArray[np.float64]
-    _evidence: Any
+    _class_weights: Any
 
     def encode(self, y: ArrayLike, n: int, index: Any = None) -> NDArray[np.int64]:
         """Return the class codes of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one label per node, "
-                "-1 or None where it is unknown."
-            )
         codes, self.classes_ = encode_partial(_one_column(align_rows(y, index, "y")), n, name="y")
         counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()
@@ -98,20 +92,17 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
                 f"X cannot be classified: this {type(self).__name__} was fitted on a finished graph, which has no "
                 "vectors. Fit it on vectors, with builder= instead of graph=."
             )
-        rows = self.builder_.transform(self.check_vectors(X, reset=False))
-        scores = rows @ self._evidence
+        scores: Any = self.builder_.transform(estimator_vectors(self, X, reset=False)) @ self._class_weights
         scores = scores.toarray() if sparse.issparse(scores) else scores
         total = scores.sum(axis=1, keepdims=True)
-        lost = total[:, 0] <= 0
-        if lost.any():
+        lost = int((total <= 0).sum())
+        if lost:
             warnings.warn(
-                f"{int(lost.sum())} of {len(lost)} points have no label in reach; they get the class prior.",
+                f"{lost} of {len(scores)} points have no label in reach; they get the class prior.",
                 UnreachedWarning,
                 stacklevel=2,
             )
-        scores = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0)
-        scores[lost] = self.class_prior_
-        return scores
+        return np.where(total > 0, scores / np.where(total > 0, total, 1.0), self.class_prior_)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of new points, (m,); ties go to the first in `classes_`."""
@@ -134,33 +125,23 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
         float
         """
         check_is_fitted(self, "classes_")
-        y = align_rows(y, row_index(X), "y")
-        codes, classes = encode_partial(_one_column(y), np.shape(X)[0], name="y")
+        labels = _one_column(align_rows(y, row_index(X), "y"))
+        codes, classes = encode_partial(labels, np.shape(X)[0], name="y")
         if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
-            given, expected = ("strings" if c.dtype.kind in "US" else "numbers" for c in (classes, self.classes_))
-            raise ValueError(f"y must hold labels of the kind that fit saw, {expected}; got {given}.")
+            raise ValueError(
+                f"y must hold labels of the kind that fit saw, {self.classes_.dtype}; got {classes.dtype}."
+            )
         unknown = classes[~np.isin(classes, self.classes_)]
         if len(unknown):
-            listed = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
             warnings.warn(
-                f"y holds {len(unknown)} class(es) that fit never saw: {listed}. Their points count as wrong; "
-                f"classes_ has {len(self.classes_)} classes.",
+                f"y holds {len(unknown)} class(es) that fit never saw, the first is {unknown[0]!s}. Their points count "
+                "as wrong.",
                 UnseenClassWarning,
                 stacklevel=2,
             )
         known = codes >= 0
         hits = self.predict(X)[known] == classes[codes[known]]
         return float(np.average(hits, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
-
-    def check_vectors(self, X: ArrayLike | None, *, reset: bool) -> NDArray[np.floating]:
-        """Check X as scikit-learn does; `reset` stores its number and names of features."""
-        if isinstance(X, str | PathLike):
-            raise TypeError(
-                f"X must be vectors; got a path, {str(X)!r}. GraphClassifier(graph=...) takes a graph folder."
-            )
-        if X is None or (isinstance(X, np.ndarray | list | tuple) and np.ndim(X) != 2):
-            as_vectors(X)  # has a clearer message than scikit-learn
-        return estimator_vectors(self, X, reset=reset)
 
 
 def _one_column(y: Any) -> Any:
@@ -240,7 +221,7 @@ class NeighborVote(PointClassifier):
         true_or_false(self.symmetric, "symmetric")
         if self.symmetric and isinstance(self.builder, GraphBuilder) and self.builder.symmetrize is None:
             raise ValueError("symmetric=True needs a builder that symmetrises; this one has symmetrize=None.")
-        vectors = self.check_vectors(X, reset=True)
+        vectors = estimator_vectors(self, X, reset=True)
         codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
         self.builder_ = fit_copy(self.builder, GraphBuilder(), self.metric, vectors)
         if self.symmetric:
@@ -250,10 +231,7 @@ class NeighborVote(PointClassifier):
         labeled = codes >= 0
         self.loo_predictions_ = decode_partial(winner, self.classes_)
         self.loo_score_ = float((winner[labeled] == codes[labeled]).mean())
-        nodes = np.flatnonzero(labeled)
-        self._evidence = sparse.csr_array(
-            (np.ones(len(nodes)), (nodes, codes[nodes])), shape=(len(codes), len(self.classes_))
-        )
+        self._class_weights = ballots(codes, len(self.classes_))
         return self
 
 
@@ -354,7 +332,7 @@ class GraphClassifier(PointClassifier):
         self
         """
         if self.graph is None:
-            vectors = self.check_vectors(X, reset=True)
+            vectors = estimator_vectors(self, X, reset=True)
             codes = self.encode(y, len(vectors), row_index(X))  # before the work of building a graph
             default = GraphBuilder("gaussian", Perplexity(), symmetrize="mean")
             self.builder_ = fit_copy(self.builder, default, self.metric, vectors)
@@ -362,7 +340,7 @@ class GraphClassifier(PointClassifier):
         else:
             graph = given_graph(self)
             codes = self.encode(y, graph.shape[0])
-        given_prior = self._given_prior()  # before the work of propagation
+        prior = self._given_prior()  # before the work of propagation
         result = propagate(
             graph,
             codes,
@@ -378,16 +356,17 @@ class GraphClassifier(PointClassifier):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        scores = result.scores
-        self.n_rounds_ = result.rounds
+        scores, self.n_rounds_ = result.scores, result.rounds
         if self.class_prior is not None:
             shares = _class_shares(scores[codes < 0])
-            self.class_prior_ = _shrunk(shares, int((codes >= 0).sum())) if given_prior is None else given_prior
+            if prior is None:
+                per_class = (codes >= 0).sum() / len(shares)
+                prior = shares ** (per_class / (per_class + LABELS_FOR_HALF))
+            self.class_prior_ = prior / prior.sum()
             scores = scores * np.divide(self.class_prior_, shares, out=np.ones_like(shares), where=shares > 0)
         self.reach_ = scores.sum(axis=1)
-        reached = self.reach_[:, None] > 0
-        self.label_distributions_ = np.divide(scores, self.reach_[:, None], out=np.zeros_like(scores), where=reached)
-        best = np.where(reached[:, 0], self.label_distributions_.argmax(axis=1), -1)
+        self.label_distributions_ = _row_shares(scores)
+        best = np.where(self.reach_ > 0, scores.argmax(axis=1), -1)
         lost = int((best < 0).sum())
         if lost:
             warnings.warn(
@@ -397,34 +376,28 @@ class GraphClassifier(PointClassifier):
             )
         self.transduction_ = decode_partial(best, self.classes_)
         # Not weighted by reach: on two real sets, nodes far from any label were as informative as others.
-        self._evidence = self.label_distributions_
+        self._class_weights = self.label_distributions_
         return self
 
     def _given_prior(self) -> NDArray[np.float64] | None:
-        """Return the class prior as an array that sums to 1; None if it is "auto" or None."""
+        """Return the given share of each class; None if it is to be found, or not used."""
         c = len(self.classes_)
-        if self.class_prior is None:
-            return None
-        if isinstance(self.class_prior, str):
-            known = {"auto": None, "uniform": np.full(c, 1 / c), "labels": self.class_prior_}
+        if self.class_prior is None or isinstance(self.class_prior, str):
+            known = {None: None, "auto": None, "uniform": np.ones(c), "labels": self.class_prior_}
             return known[one_of(self.class_prior, "class_prior", tuple(known))]
-        prior = real_array(self.class_prior, "class_prior")
-        if prior.shape != (c,) or not np.isfinite(prior).all() or (prior <= 0).any():
-            raise ValueError(
-                f"class_prior must have {c} positive numbers, one per class in classes_; got {self.class_prior!r}."
-            )
-        return prior / prior.sum()
+        prior = real_array(self.class_prior, "class_prior", (c,), low=0)
+        if not prior.all():
+            raise ValueError(f"class_prior must be positive for every class in classes_; got {self.class_prior!r}.")
+        return prior
 
 
-def _shrunk(shares: NDArray[np.float64], n_labelled: int) -> NDArray[np.float64]:
-    """Return the shares of classes moved towards equal ones, the more so the fewer labels they come from."""
-    per_class = n_labelled / len(shares)
-    prior = shares ** (per_class / (per_class + LABELS_FOR_HALF))
-    return prior / prior.sum()
+def _row_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale rows to sum 1; zeros stay."""
+    total = scores.sum(axis=1, keepdims=True)
+    return np.divide(scores, total, out=np.zeros_like(scores), where=total > 0)
 
 
 def _class_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean share of each class in the scores of nodes; equal shares if no label arrives."""
-    total = scores.sum(axis=1, keepdims=True)
-    mass = np.divide(scores, total, out=np.zeros_like(scores), where=total > 0).sum(axis=0)
+    mass = _row_shares(scores).sum(axis=0)
     return mass / mass.sum() if mass.any() else np.full(len(mass), 1 / len(mass))

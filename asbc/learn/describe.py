@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE, levina_bickel
+from asbc.dimension import LARGEST, SMALLEST, SMALLEST_TREE
 from asbc.kernels.mst import tree_lengths
-from asbc.learn.duplicates import K_DIMENSION, Duplicates, linked_pieces, scan_duplicates
+from asbc.learn.duplicates import Duplicates, find_duplicates, linked_pieces, scale_and_dimension
 from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
-from asbc.learn.source import GraphRows, open_source, row_blocks
+from asbc.learn.source import open_source, row_blocks
 from asbc.learn.vote import vote_of_rows
-from asbc.neighbors.types import Neighbors
-from asbc.validation import as_vectors, normalize, seed_number, whole_number
+from asbc.validation import as_vectors, normalize
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores
 HUBS = 10  # hubs that are named, the biggest ones
+TREE_ROWS = 2000  # vectors, drawn at random, that the global dimension is estimated on
 N_SUBSETS = 16  # random subsets of each size for the global dimension
 
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """The result of :func:`describe`. Its ``repr`` is a short report, in a notebook a table.
+    """The result of :func:`describe`. Its ``repr`` is a short report.
 
     Attributes
     ----------
@@ -156,14 +155,6 @@ class Description:
     def __repr__(self) -> str:
         return "\n".join(f"{name + ':':17s} {text}" for name, text in self.lines())
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left;white-space:nowrap'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in self.lines()
-        )
-        return f"<table>{rows}</table>"
-
 
 def describe(
     source: Any, labels: ArrayLike | None = None, *, vectors: ArrayLike | None = None, metric: str | None = None
@@ -205,24 +196,23 @@ def describe(
     labels = align_rows(labels, rows.index, "labels")
     codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
 
-    scale = np.empty(n)
-    levina = np.empty(n)
-    occurrence = np.zeros(n, dtype=np.int64)
-    component = np.arange(n)
+    scale, levina = scale_and_dimension(rows)
+    local = rows.node_values("dimension").get("dimension", levina)
+    score, component, occurrence = np.empty(n), np.arange(n), np.zeros(n, dtype=np.int64)
     for block in row_blocks(rows):
-        nodes = block.nodes
-        scale[nodes] = block.distances[:, -1]
-        levina[nodes] = levina_bickel(
-            Neighbors(block.indices, block.distances, nodes.start), min(K_DIMENSION, neighbors.k)
-        )
+        own, around = scale[block.nodes], np.median(scale[block.indices], axis=1)
+        # Among copies only the score is 1; next to them it is infinite.
+        score[block.nodes] = np.divide(own, around, out=np.where(own > 0, np.inf, 1.0), where=around > 0)
         occurrence += np.bincount(block.indices.ravel(), minlength=n)
         row, column = np.nonzero(block.weights)
-        ends = component[np.stack([nodes.start + row, block.indices[row, column]], axis=1)]
+        ends = component[np.stack([block.nodes.start + row, block.indices[row, column]], axis=1)]
         component = linked_pieces(n, ends)[component]
-    score = _outlier_scores(rows, scale)
-    threshold = _fence(score)
+    usable = np.log(score[np.isfinite(score) & (score > 0)])
+    threshold = np.inf
+    if len(usable):
+        low, high = np.quantile(usable, [0.25, 0.75])
+        threshold = float(np.exp(high + FENCE * (high - low)))
     remote = np.flatnonzero(score > threshold)
-    local = rows.node_values("dimension").get("dimension", levina)
     spread = occurrence.std()
     labeled = None if codes is None else (vote_of_rows(rows, codes) == codes)[codes >= 0]
     overall, interval = (None, None) if vectors is None else global_dimension(vectors, metric=metric)
@@ -244,7 +234,7 @@ def describe(
         hubs=np.argsort(-occurrence, kind="stable")[:HUBS],
         components=len(np.unique(component)),
         component=component,
-        duplicates=scan_duplicates(rows),
+        duplicates=find_duplicates(rows),
         outlier_score=score,
         outlier_threshold=threshold,
         outliers=remote[np.argsort(-score[remote], kind="stable")],
@@ -256,7 +246,7 @@ def describe(
     )
 
 
-def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0, metric: str = "euclidean") -> float:
+def global_rank(X: ArrayLike, *, sample: int = 10_000, metric: str = "euclidean") -> float:
     """Return the effective rank of all vectors: ``exp`` of the entropy of their normalised singular values.
 
     It falls when an encoder's features collapse onto few directions. Vectors are not centred. Of more than `sample`
@@ -269,7 +259,7 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0, metric: st
     >>> round(global_rank(np.eye(5)), 6)
     5.0
     """
-    vectors = _some_rows(X, whole_number(sample, "sample", 1), seed, metric)
+    vectors = _some_rows(X, sample, metric)
     values = np.linalg.svd(vectors, compute_uv=False)
     if not values.sum() > 0:
         return 0.0
@@ -278,13 +268,11 @@ def global_rank(X: ArrayLike, *, sample: int = 10_000, seed: int = 0, metric: st
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def global_dimension(
-    X: ArrayLike, *, sample: int = 2000, seed: int = 0, metric: str = "euclidean"
-) -> tuple[float, tuple[float, float]]:
+def global_dimension(X: ArrayLike, *, metric: str = "euclidean") -> tuple[float, tuple[float, float]]:
     """Estimate the intrinsic dimension of all vectors by minimum spanning trees, with its 95% interval.
 
     The mean edge of the tree on m points of a d-dimensional set shrinks like ``m**(-1/d)``. Trees are built on random
-    subsets of at most `sample` vectors, and d is read off the slope of the log of the mean edge. The subsets grow up to
+    subsets of at most 2,000 vectors, and d is read off the slope of the log of the mean edge. The subsets grow up to
     half of the vectors, so that the spread of the slopes is their standard error (delete-half jackknife).
 
     Returns
@@ -308,13 +296,13 @@ def global_dimension(
     """
     from sklearn.metrics.pairwise import euclidean_distances  # late, because it imports rich
 
-    vectors = _some_rows(X, whole_number(sample, "sample", SMALLEST_TREE), seed, metric)
+    vectors = _some_rows(X, TREE_ROWS, metric)
     n = len(vectors)
     if n < SMALLEST_TREE:
         raise ValueError(f"X must have at least {SMALLEST_TREE} rows for a global dimension; got {n}.")
     pairs = euclidean_distances(vectors, squared=True)[np.tril_indices(n, -1)]
     sizes = np.unique(np.geomspace(max(3, n // 16), max(5, n // 2), 6).round().astype(np.int64))
-    lengths = tree_lengths(pairs[None], n, sizes, N_SUBSETS, seed, np.zeros(1, np.int64))[0]
+    lengths = tree_lengths(pairs[None], n, sizes, N_SUBSETS, 0, np.zeros(1, np.int64))[0]
     if not lengths.all():  # subsets of copies
         return SMALLEST, (SMALLEST, SMALLEST)
     slopes = np.polyfit(np.log(sizes - 1.0), np.log(lengths).T, 1)[0]
@@ -325,29 +313,9 @@ def global_dimension(
     return value, (low, high)
 
 
-def _some_rows(X: ArrayLike, sample: int, seed: int, metric: str) -> NDArray[np.float64]:
-    """Return at most `sample` random rows of X, in order, normalised for the cosine metric."""
-    shape = np.shape(X)
-    seed = seed_number(seed)
-    if len(shape) == 2 and shape[0] > sample:
-        rows = np.sort(np.random.default_rng(seed).choice(shape[0], sample, replace=False))
-        X = np.asarray(X[rows] if hasattr(X, "dtype") else [X[i] for i in rows])  # type: ignore[index]
-    return (normalize(X) if metric == "cosine" else as_vectors(X)).astype(np.float64, copy=False)
-
-
-def _outlier_scores(rows: GraphRows, scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    score = np.empty(len(scale))
-    for block in row_blocks(rows):
-        around = np.median(scale[block.indices], axis=1)
-        own = scale[block.nodes]
-        # Among copies only the score is 1; next to them it is infinite.
-        score[block.nodes] = np.divide(own, around, out=np.where(own > 0, np.inf, 1.0), where=around > 0)
-    return score
-
-
-def _fence(score: NDArray[np.float64]) -> float:
-    usable = score[np.isfinite(score) & (score > 0)]
-    if not len(usable):
-        return float("inf")
-    low, high = np.quantile(np.log(usable), [0.25, 0.75])
-    return float(np.exp(high + FENCE * (high - low)))
+def _some_rows(X: ArrayLike, most: int, metric: str) -> NDArray[np.float64]:
+    """Return at most `most` random rows of X, in order, normalised for the cosine metric."""
+    array: Any = X if hasattr(X, "shape") else np.asarray(X)
+    if array.shape[0] > most:
+        array = array[np.sort(np.random.default_rng(0).choice(array.shape[0], most, replace=False))]
+    return (normalize(array) if metric == "cosine" else as_vectors(array)).astype(np.float64, copy=False)

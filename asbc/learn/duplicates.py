@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,21 +74,8 @@ class Duplicates:
         return np.sort(np.concatenate(rest)) if rest else np.empty(0, dtype=np.int64)
 
     def at(self, threshold: float) -> Duplicates:
-        """Return the groups at another threshold. Only a larger one reads the rows again.
-
-        Parameters
-        ----------
-        threshold : float from 0 to below 1
-
-        Returns
-        -------
-        Duplicates
-        """
-        threshold = _check_threshold(threshold)
-        if threshold > self.threshold:
-            return scan_duplicates(self.rows, threshold)
-        last = int(np.searchsorted(self.ratio, threshold, side="right"))
-        return _grouped(self.pairs[:last], self.ratio[:last], threshold, self.nearest, self.rows)
+        """Return the groups at another threshold, from 0 to below 1, without a new search."""
+        return find_duplicates(self.rows, threshold)
 
     def _repr_html_(self) -> str:
         first, *groups = repr(self).splitlines()
@@ -148,30 +134,16 @@ def find_duplicates(source: Source, threshold: float | None = None, *, metric: s
     >>> found.at(0).groups
     [array([ 3, 40])]
     """
-    rows = open_source(source, "nnk", metric)
-    return scan_duplicates(rows, _check_threshold(threshold) if threshold is not None else None)
-
-
-def _check_threshold(threshold: Any) -> float:
-    if not isinstance(threshold, Real) or isinstance(threshold, bool) or not 0 <= float(threshold) < 1:
+    if threshold is not None and not (isinstance(threshold, Real) and 0 <= float(threshold) < 1):
         raise ValueError(
             f"threshold must be a number from 0 to below 1, a share of the distance to the k-th neighbour; "
             f"got {threshold!r}."
         )
-    return float(threshold)
-
-
-def scan_duplicates(rows: GraphRows, threshold: float | None = None) -> Duplicates:
-    """Collect the pairs within the threshold, or the default one, from all rows, and group them."""
-    n, k = rows.neighbors.n, min(K_DIMENSION, rows.neighbors.k)
-    scale, dimension = np.empty(n), np.ones(n)
-    for block in row_blocks(rows):
-        scale[block.nodes] = block.distances.max(axis=1)
-        if threshold is None and k > 1:
-            around = Neighbors(block.indices, block.distances, block.nodes.start)
-            dimension[block.nodes] = levina_bickel(around, k)
+    rows = open_source(source, "nnk", metric)
+    n = rows.neighbors.n
+    scale, dimension = scale_and_dimension(rows)
     if threshold is None:
-        threshold = min(MAX_DEFAULT, CHANCE_SHARE ** (1 / float(np.median(dimension)))) if k > 1 else 0.0
+        threshold = min(MAX_DEFAULT, CHANCE_SHARE ** (1 / float(np.median(dimension))))
     nearest = np.empty(n)
     keys, ratios = [], []
     for block in row_blocks(rows):
@@ -180,30 +152,31 @@ def scan_duplicates(rows: GraphRows, threshold: float | None = None) -> Duplicat
         # Exact copies have ratio 0 even where all neighbours are copies and the scale is 0.
         ratio = np.divide(block.distances, smaller, out=np.where(block.distances > 0, np.inf, 0.0), where=(smaller > 0))
         nearest[block.nodes] = ratio.min(axis=1)
-        near = ratio <= threshold
-        row, column = np.nonzero(near)
-        this, that = nodes[row, 0], block.indices[row, column]
-        keys.append(np.minimum(this, that) * n + np.maximum(this, that))
-        ratios.append(ratio[near])
+        key = np.minimum(nodes, block.indices) * n + np.maximum(nodes, block.indices)
+        keys.append(key[ratio <= threshold])
+        ratios.append(ratio[ratio <= threshold])
     key, first = np.unique(np.concatenate(keys), return_index=True)  # most pairs are found from both of their nodes
     ratio = np.concatenate(ratios)[first]
     order = np.argsort(ratio, kind="stable")
-    pairs = np.stack([key // n, key % n], axis=1)[order]
-    return _grouped(pairs, ratio[order], threshold, nearest, rows)
-
-
-def _grouped(pairs, ratio, threshold, nearest, rows) -> Duplicates:
-    n = len(nearest)
+    pairs, ratio = np.stack([key // n, key % n], axis=1)[order], ratio[order]
     # Exact copies are joined first, because a list of k neighbours may not hold them all.
     copy_of = linked_pieces(n, pairs[ratio == 0])
     rest = np.sort(copy_of[pairs[ratio > 0]], axis=1)
     _, first = np.unique(rest[:, 0] * n + rest[:, 1], return_index=True)
     member = complete_groups(n, rest[np.sort(first)])[copy_of]
-    grouped = np.flatnonzero(np.bincount(member, minlength=n)[member] > 1)
-    nodes = grouped[np.argsort(member[grouped], kind="stable")]
-    starts = np.flatnonzero(np.diff(member[nodes])) + 1
-    groups = np.split(nodes, starts) if len(nodes) else []
-    return Duplicates(groups, pairs, ratio, threshold, n, nearest, rows)
+    nodes = np.argsort(member, kind="stable")
+    groups = np.split(nodes, np.flatnonzero(np.diff(member[nodes])) + 1)
+    return Duplicates([group for group in groups if len(group) > 1], pairs, ratio, float(threshold), n, nearest, rows)
+
+
+def scale_and_dimension(rows: GraphRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distance to each node's k-th neighbour, and Levina and Bickel's dimension around it: (n,) each."""
+    scale, dimension = np.empty((2, rows.neighbors.n))
+    for block in row_blocks(rows):
+        around = Neighbors(block.indices, block.distances, block.nodes.start)
+        scale[block.nodes] = block.distances[:, -1]
+        dimension[block.nodes] = levina_bickel(around, min(K_DIMENSION, around.k))
+    return scale, dimension
 
 
 def linked_pieces(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -222,32 +195,15 @@ def complete_groups(n: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     one has been paired with every member of the other. Later pairs do not undo merges, so groups at a smaller
     threshold lie inside those at a larger one.
     """
-    member = np.arange(n, dtype=np.int64)
-    if not len(pairs):
-        return member
-    piece = linked_pieces(n, pairs)
-    size = np.bincount(piece, minlength=n)
-    # A component of two nodes is a group; most are of this kind.
-    small = size[piece[pairs[:, 0]]] == 2
-    member[pairs[small].max(axis=1)] = pairs[small].min(axis=1)
-
-    members: dict[int, list[int]] = {}
-    seen: dict[int, dict[int, int]] = defaultdict(dict)  # number of pairs seen between two groups
-    for a, b in pairs[~small].tolist():
-        left, right = int(member[a]), int(member[b])
-        count = seen[left].get(right, 0) + 1
-        one, other = members.get(left, [left]), members.get(right, [right])
-        if count < len(one) * len(other):
-            seen[left][right] = seen[right][left] = count
-            continue
-        kept, gone = min(left, right), max(left, right)
-        members[kept] = one + other
-        members.pop(gone, None)
-        member[members[kept]] = kept
-        seen[kept].pop(gone, None)
-        for third, found in seen.pop(gone, {}).items():
-            if third != kept:
-                del seen[third][gone]
-                total = seen[kept].get(third, 0) + found
-                seen[kept][third] = seen[third][kept] = total
+    near: dict[int, set[int]] = defaultdict(set)  # the nodes that each node has been paired with
+    group = {node: [node] for node in np.unique(pairs).tolist()}
+    for a, b in pairs.tolist():
+        near[a].add(b)
+        near[b].add(a)
+        one, other = group[a], group[b]
+        if all(near[node].issuperset(other) for node in one):
+            one.extend(other)
+            group.update(dict.fromkeys(other, one))
+    member = np.arange(n)
+    member[list(group)] = [min(nodes) for nodes in group.values()]
     return member

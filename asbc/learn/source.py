@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
@@ -27,7 +27,7 @@ Source = Any  # (n, d) array-like, GraphBuilder, the path of a graph folder, or 
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of some nodes, in memory and checked.
+    """The rows of some nodes, in memory.
 
     Attributes
     ----------
@@ -106,60 +106,32 @@ def open_source(
     """
     if isinstance(source, GraphRows):
         return source
-    index = getattr(source, "index_", None)
-    if not isinstance(source, GraphBuilder | str | os.PathLike):
-        index, array = row_index(source), as_vectors(source, "source")
-        builder = GraphBuilder(weights, metric="cosine" if metric is None else metric, random_state=seed)
-        source = limit_candidates(builder, len(array)).fit(array)
-    elif metric is not None:
+    if metric is not None and isinstance(source, GraphBuilder | str | os.PathLike):
         raise ValueError("metric applies to vectors; the source is a graph, which has its own.")
-    if not isinstance(source, GraphBuilder):
+    if isinstance(source, str | os.PathLike):
         neighbors, values = load_rows(source, verify=True)
         metric = read_graph_manifest(source)["builder"]["metric"]
-    elif not hasattr(source, "neighbors_"):
-        raise NotFittedError("source is a GraphBuilder that is not fitted yet; call its fit(X) first.")
-    else:
-        neighbors, values, metric = source.neighbors_, source.weights_, source.metric
-    if vectors is not None and (np.ndim(vectors) != 2 or np.shape(vectors)[0] != neighbors.n):
-        raise ValueError(
-            f"vectors must have one row per node, shape ({neighbors.n}, d); got shape {np.shape(vectors)}."
-        )
-    if isinstance(source, GraphBuilder):
-        return GraphRows(neighbors, values, source.vectors_, metric, False, index, source)
-    return GraphRows(neighbors, values, vectors, metric, metric == "cosine", index, source)
+        shape = np.shape(vectors)
+        if vectors is not None and (len(shape) != 2 or shape[0] != neighbors.n):
+            raise ValueError(f"vectors must have one row per node, shape ({neighbors.n}, d); got shape {shape}.")
+        return GraphRows(neighbors, values, vectors, metric, metric == "cosine", source=source)
+    index = getattr(source, "index_", None)
+    if not isinstance(source, GraphBuilder):
+        index, array = row_index(source), as_vectors(source, "source")
+        builder = GraphBuilder(weights, metric=metric or "cosine", random_state=seed)
+        source = limit_candidates(builder, len(array)).fit(array)
+    check_is_fitted(source)
+    return GraphRows(source.neighbors_, source.weights_, source.vectors_, source.metric, False, index, source)
 
 
-def row_blocks(rows: GraphRows, block: int = BLOCK_NODES) -> Iterator[Block]:
-    """Yield the rows of all nodes, `block` nodes at a time, each block checked.
-
-    Raises
-    ------
-    ValueError
-        If a node is its own neighbour, a neighbour is not a node, or a distance or weight is negative or not finite.
-    """
-    neighbors, weights, n = rows.neighbors, rows.weights, rows.neighbors.n
-    for start in range(0, n, block):
-        nodes = slice(start, min(start + block, n))
-        # Copies of fixed dtypes, so that one compiled version serves arrays in memory and read-only maps.
-        indices = np.array(neighbors.indices[nodes], dtype=np.int64, order="C")
-        distances = np.array(neighbors.distances[nodes], dtype=np.float64, order="C")
-        values = np.array(weights[nodes], dtype=np.float64, order="C")
-        _check(start, n, indices, distances, values)
-        yield Block(nodes, indices, distances, values)
-
-
-def _check(start: int, n: int, indices, distances, weights) -> None:
-    own = np.arange(start, start + len(indices))[:, None]
-    finite = "must have finite {} of at least 0; node {{}} has {{}}"
-    for bad, values, problem in (
-        ((indices < 0) | (indices >= n), indices, f"has {n} nodes, but node {{}} has {{}} as a neighbour"),
-        (indices == own, indices, "must have no self loops; node {} is its own neighbour"),
-        (~((distances >= 0) & (distances < np.inf)), distances, finite.format("distances")),
-        (~((weights >= 0) & (weights < np.inf)), weights, finite.format("weights")),
-    ):
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise ValueError(f"source {problem.format(start + row, values[row, column])}.")
+def row_blocks(rows: GraphRows, size: int = BLOCK_NODES) -> Iterator[Block]:
+    """Yield the rows of all nodes, `size` nodes at a time."""
+    neighbors, n = rows.neighbors, rows.neighbors.n
+    for start in range(0, n, size):
+        nodes = slice(start, min(start + size, n))
+        # Fixed dtypes, so that one compiled version serves arrays in memory and read-only maps.
+        indices = np.array(neighbors.indices[nodes], np.int64)
+        yield Block(nodes, indices, np.array(neighbors.distances[nodes]), np.array(rows.weights[nodes]))
 
 
 def fit_copy(builder: Any, default: GraphBuilder, metric: str | None, vectors: NDArray[np.floating]) -> GraphBuilder:

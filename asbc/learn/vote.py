@@ -67,6 +67,12 @@ def vote_of_rows(rows: GraphRows, codes: NDArray[np.int64]) -> NDArray[np.int64]
     return winner
 
 
+def ballots(codes: NDArray[np.int64], count: int) -> sparse.csr_array:
+    """Return the matrix (n, count) with a 1 for the class of each labelled node."""
+    voters = np.flatnonzero(codes >= 0)
+    return sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(len(codes), count))
+
+
 def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the class code (n,) that each node's neighbours in a graph vote for; its own label is never used.
 
@@ -84,11 +90,10 @@ def graph_vote(graph: sparse.csr_array, codes: NDArray[np.int64]) -> NDArray[np.
     graph = square_graph(graph)
     n = graph.shape[0]
     codes = class_codes(codes, n, least=-1)
-    voters = np.flatnonzero(codes >= 0)
-    ballots = sparse.csr_array((np.ones(len(voters)), (voters, codes[voters])), shape=(n, int(codes.max()) + 1))
+    member = ballots(codes, int(codes.max()) + 1)
     out = np.empty(n, dtype=np.int64)
     for start in range(0, n, NODES_AT_ONCE):
-        votes = sparse.csr_array(graph[start : start + NODES_AT_ONCE] @ ballots).toarray()
+        votes = sparse.csr_array(graph[start : start + NODES_AT_ONCE] @ member).toarray()
         most = votes.max(axis=1, keepdims=True)
         out[start : start + NODES_AT_ONCE] = np.where(most[:, 0] > 0, (votes >= most * (1.0 - TIE)).argmax(axis=1), -1)
     return out

@@ -7,7 +7,6 @@ import asbc
 from asbc.embeddings.store import stratified_sample
 from asbc.evaluate.scores import Bootstrap
 from asbc.evaluate.tasks import spectral_clusters
-from asbc.learn.describe import global_rank
 from asbc.learn.labels import reveal
 
 X = np.random.default_rng(0).normal(size=(40, 4))
@@ -23,7 +22,6 @@ INDICES, DISTANCES = NEIGHBORS.indices, NEIGHBORS.distances
         ("random_state", lambda seed: asbc.GraphBuilder(k_cand=12, random_state=seed).fit(X)),
         ("seed", lambda seed: asbc.dim_mst(X, NEIGHBORS, seed=seed)),
         ("seed", lambda seed: asbc.search_neighbors(X, 5, search="ivf", seed=seed)),
-        ("seed", lambda seed: global_rank(X, sample=10, seed=seed)),
         ("seed", lambda seed: spectral_clusters(np.eye(40), 3, seed=seed)),
         ("seed", lambda seed: Bootstrap(seed=seed)),
     ],

@@ -156,7 +156,7 @@ def test_a_graph_from_disk_or_in_memory(digits, shown, tmp_path):
     with pytest.raises(ValueError, match="y must be one label per node"):
         asbc.GraphClassifier(graph=tmp_path / "built").fit(None, labels[1:])
     for model in (asbc.GraphClassifier(), asbc.NeighborVote()):
-        with pytest.raises(TypeError, match=r"X must be vectors; got a path, .*graph=\.\.\.\) takes a graph folder"):
+        with pytest.raises(TypeError, match=r"X must be a dense array; got "):
             model.fit(tmp_path / "built", labels)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "plan.json").write_text("{}")
@@ -269,8 +269,10 @@ def test_bad_input(digits, kind):
     with pytest.raises(ValueError, match="k_cand=8 neighbours need more than 8 nodes"):
         kind().fit(X[:5], y[:5])
     model = kind(asbc.GraphBuilder("uniform")).fit(X[y < 8], y[y < 8])
-    with pytest.warns(asbc.UnseenClassWarning, match=r"y holds 2 class\(es\) that fit never saw: 8, 9\. Their points"):
+    with pytest.warns(
+        asbc.UnseenClassWarning, match=r"y holds 2 class\(es\) that fit never saw, the first is 8\. Their points"
+    ):
         found = model.score(X, y)
     assert found == accuracy_score(y, model.predict(X))  # as scikit-learn's own classifiers have it
-    with pytest.raises(ValueError, match="y must hold labels of the kind that fit saw, numbers; got strings"):
+    with pytest.raises(ValueError, match="y must hold labels of the kind that fit saw, int64; got <U"):
         model.score(X, y.astype(str))

@@ -78,14 +78,11 @@ def test_vectors_a_builder_and_a_folder_say_the_same(data, tmp_path, monkeypatch
         asbc.describe(tmp_path / "built", vectors=X[:10])
 
 
-def test_report_in_text_and_html(data, builder):
-    found = asbc.describe(builder, data[1])
-    text, page = repr(found), found._repr_html_()
+def test_report_in_text(data, builder):
+    text = repr(asbc.describe(builder, data[1]))
     for name in ("vectors", "dimension", "effective rank", "hubness", "components", "duplicates", "outliers"):
-        assert f"{name}:" in text and f">{name}</th>" in page
-    assert "100.0% right" in text or "99." in text
-    assert page.count("white-space:nowrap") == page.count("<th")  # names stay in one line however long the text is
-    assert page.startswith("<table>") and page.count("<tr>") == len(text.splitlines()) == 8
+        assert f"{name}:" in text
+    assert ("100.0% right" in text or "99." in text) and len(text.splitlines()) == 8
 
 
 def test_unlabelled_nodes_do_not_count(data, builder):

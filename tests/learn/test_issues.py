@@ -390,7 +390,7 @@ def test_bad_labels(fitted, labels, message):
 
 def test_bad_sources(digits, fitted, tmp_path):
     y = digits[1]
-    with pytest.raises(NotFittedError, match=r"source is a GraphBuilder that is not fitted"):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         asbc.find_label_issues(asbc.GraphBuilder(), y)
     with pytest.raises(TypeError, match="source must be a dense array; got None"):
         asbc.find_label_issues(None, y)
@@ -401,23 +401,6 @@ def test_bad_sources(digits, fitted, tmp_path):
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(DamagedFileError, match="the build is not finished"):
         asbc.find_label_issues(tmp_path, y)
-
-
-@pytest.mark.parametrize(
-    ("part", "value", "message"),
-    [
-        ("indices", 7, "no self loops; node 7 is its own neighbour"),
-        ("indices", 600, "source has 600 nodes, but node 7 has 600 as a neighbour"),
-        ("weights", np.nan, "finite weights of at least 0; node 7 has nan"),
-        ("distances", -1.0, "finite distances of at least 0; node 7 has -1.0"),
-    ],
-)
-def test_damaged_rows(digits, part, value, message):
-    builder = asbc.GraphBuilder("uniform", k_cand=15).fit(digits[0])
-    array = builder.weights_ if part == "weights" else getattr(builder.neighbors_, part)
-    array[7, 2] = value
-    with pytest.raises(ValueError, match=message):
-        asbc.find_label_issues(builder, digits[1])
 
 
 def test_decoding_marks_what_is_missing():
