@@ -133,3 +133,18 @@ def effective_neighbors(distances, sigma):
     p = w / w.sum()
     p = p[p > 0]
     return np.exp(-(p * np.log(p)).sum())
+
+
+def join_nodes(A, resolution):
+    """One pass of Louvain's algorithm on a dense symmetric matrix, whose diagonal holds loops."""
+    n, strength = len(A), A.sum(axis=1)
+    groups = np.arange(n)
+
+    def gain(i, group):
+        members = np.flatnonzero((groups == group) & (np.arange(n) != i))
+        return A[i, members].sum() - resolution / strength.sum() * strength[i] * strength[members].sum()
+
+    for i in range(n):
+        candidates = [groups[i], *groups[np.flatnonzero(A[i])]]
+        groups[i] = max(candidates, key=lambda group: gain(i, group))
+    return groups

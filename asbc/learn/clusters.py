@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from asbc.builder import GraphBuilder
 from asbc.extras import needed
+from asbc.kernels.modularity import join_nodes
 from asbc.kernels.threads import thread_count
 from asbc.learn.source import fit_copy, given_graph
 from asbc.validation import MetricInRepr, true_or_false, whole_number
@@ -37,7 +38,7 @@ COARSER = 1 / 5, 1 / 2
 # With n_clusters given, more clusters are found first, between these multiples of it, and then merged.
 SURPLUS = 1.05, 1.2
 MAX_NODES = 15_000  # graphs with more are first merged into groups, and the groups are clustered
-GROUPS_PER_RESOLUTION = 10  # groups that Leiden's algorithm finds at a high resolution, as a multiple of it
+GROUPS_RESOLUTION = 1500  # at which groups begin to form
 
 
 @dataclass
@@ -162,7 +163,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         perturbed_seed = int(random.randint(2**31 - 1))
-        groups, grouped = _groups(graph, seed)
+        groups, grouped = _groups(graph)
         perturbed = list(_perturbed(graph, groups, perturbed_seed))
         if self.n_clusters is None:
             levels, chosen = _levels(grouped, perturbed[:N_SCANNED], seed)
@@ -218,13 +219,8 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         return graph if self.builder_.symmetrize else sparse.csr_array((graph + graph.T) / 2.0)
 
 
-def leiden(
-    graph: sparse.csr_array, resolution: float, seed: int, iterations: int = 2, max_passes: int | None = None
-) -> Labels:
-    """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own.
-
-    An iteration passes over the nodes until nothing changes, or `max_passes` times.
-    """
+def leiden(graph: sparse.csr_array, resolution: float, seed: int, iterations: int = 2) -> Labels:
+    """Return the cluster of each node, numbered from 0; a node without edges is a cluster of its own."""
     import graspologic_native
 
     n = graph.shape[0]
@@ -239,7 +235,6 @@ def leiden(
         graph.shape[0],
         resolution=float(resolution),
         iterations=iterations,
-        max_local_moving_iterations=max_passes,
         seed=seed,
     )
     labels = np.full(graph.shape[0], -1, dtype=np.int64)
@@ -274,13 +269,14 @@ def by_size(labels: Labels) -> Labels:
     return rank[codes.reshape(-1)]
 
 
-def _groups(graph: sparse.csr_array, seed: int) -> tuple[Labels, sparse.csr_array]:
+def _groups(graph: sparse.csr_array) -> tuple[Labels, sparse.csr_array]:
     """Return the group of each node, and the graph between groups: small clusters in a large graph, else the nodes."""
-    groups, resolution = np.arange(graph.shape[0]), MAX_NODES / GROUPS_PER_RESOLUTION
+    groups, resolution = np.arange(graph.shape[0]), float(GROUPS_RESOLUTION)
     while graph.shape[0] > MAX_NODES and resolution > LOWEST_RESOLUTION:
-        joined = leiden(graph, resolution, seed, iterations=1, max_passes=1)
+        joined = np.unique(join_nodes(graph, resolution), return_inverse=True)[1]
+        if joined.max() > 0.9 * graph.shape[0]:  # hardly any node joins another one
+            resolution /= RESOLUTION_STEP**0.5
         groups, graph = joined[groups], _merged(graph, joined)
-        resolution /= RESOLUTION_STEP**0.5
     return groups, graph
 
 

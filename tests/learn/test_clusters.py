@@ -139,7 +139,7 @@ def test_finer_levels_divide_clusters_that_are_strongly_linked_to_others():
 def test_a_large_graph_is_clustered_by_groups(blobs, fitted, monkeypatch):
     monkeypatch.setattr(module, "MAX_NODES", 300)
     graph = asbc.GraphBuilder("gaussian", "perplexity", metric="euclidean").fit(blobs[0]).graph_
-    groups, between = module._groups(graph, seed=0)
+    groups, between = module._groups(graph)
     member = np.eye(groups.max() + 1)[groups]
     assert 8 < between.shape[0] <= 300
     np.testing.assert_allclose(between.toarray(), member.T @ graph @ member, atol=1e-12)
