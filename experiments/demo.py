@@ -12,7 +12,7 @@ from pathlib import Path
 from paper import PLAIN_MARKS, chain_table, claims_table, curves, read_subjects, run_samples
 from rich.console import Console
 
-from asbc.report.figures import save_print
+from asbc.report.figures import save
 
 if __name__ == "__main__":
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     console.print(chain_table(subjects).rich())
     console.print(claims_table(subjects, PLAIN_MARKS).rich())
     print("Figure 3, leave-one-out accuracy against samples per class:")
-    print(*save_print(curves(subjects, "loo"), Path("figures")), sep="\n")
+    print(*save(curves(subjects, "loo"), Path("figures")), sep="\n")
     print("\nNext, the same on your own vectors and labels:")
     print("  .venv/bin/asbc experiment=loo embedding=files embedding.path=vectors.npy embedding.labels=labels.npy")
     print("Then one page of all that was run:")

@@ -16,8 +16,8 @@ from asbc.embeddings.source import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
 from asbc.evaluate.scores import Comparison
 from asbc.report.evidence import Subject, compare_number, default_target, read_evidence
-from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side
-from asbc.report.style import label, listed, style
+from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side, style
+from asbc.report.names import label, listed
 from asbc.report.tables import FilledTable, fill_tables
 from asbc.report.verdicts import FAILS, HOLDS, NOT_RUN, UNKNOWN, Verdict, judge
 from asbc.runs.experiments import EXPERIMENTS

@@ -8,9 +8,8 @@ from paper import chain_table, run_paper
 
 import asbc
 from asbc.embeddings import Clinc100
-from asbc.report.figures import draw, draw_figures
+from asbc.report.figures import BLUE, INK, RED, draw, draw_figures, style
 from asbc.report.page import glossary_markdown
-from asbc.report.style import BLUE, INK, RED, style
 from asbc.storage import atomic_path, write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent

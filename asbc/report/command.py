@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+
+from rich.console import Console
 
 from asbc.progress import Progress
 from asbc.report.evidence import Evidence, read_evidence
-from asbc.report.figures import WIDTHS, Drawing, draw_figures, save_print, save_svg
+from asbc.report.figures import WIDTHS, draw_figures, save
 from asbc.report.page import GENERATOR, analyze, draw_together, render
 from asbc.report.tables import fill_tables
 from asbc.runs.results import ResultsError
@@ -60,51 +63,37 @@ def make_report(
     shown = Progress(progress)
     with shown.step("read"):
         evidence = read_evidence(folders)
-    with evidence.own_methods():
-        return _write(evidence, target, shown, pdf=pdf, width=width)
-
-
-def _write(evidence: Evidence, target: Path, shown: Progress, *, pdf: bool, width: str) -> Path:
-    reports = []
     with shown.step("compare", total=len(evidence.subjects), unit="data sets") as advance:
+        reports = []
         for subject in evidence.subjects:
             reports.append(analyze(subject))
             advance()
+    kinds = ("svg", "png", "pdf") if pdf else ("svg",)
     with shown.step("draw"):
-        together = draw_together(reports) if len(reports) > 1 else []
-        text = render(evidence, reports, together)
-        write_atomic(target / PAGE, text)
+        together = draw_together(reports)
+        write_atomic(target / PAGE, render(evidence, reports, together))
         for report in reports:
-            drawings = [drawing for drawn in report.drawings.values() for drawing in drawn]
-            _save(drawings, target / "figures" / report.subject.slug, pdf, width)
-        _save(together, target / "figures", pdf, width)
+            for drawing in chain(*report.drawings.values()):
+                save(drawing, target / "figures" / report.subject.slug, width, kinds)
+        for drawing in together:
+            save(drawing, target / "figures", width, kinds)
     return target / PAGE
 
 
 def show_experiment(evidence: Evidence, experiment: str, out: str | Path = "figures", *, width: str = "double") -> None:
     """Print the tables of one experiment, and write its figures as SVG, PNG and PDF to a folder per subject."""
-    from rich.console import Console
-
     found = [subject for subject in evidence.subjects if experiment in subject.studies]
     if not found:
         names = dict.fromkeys(name for subject in evidence.subjects for name in subject.studies)
         raise ResultsError(f"no results of {experiment!r}; there are: {', '.join(names)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with evidence.own_methods():
-        for subject in found:
-            study = subject.studies[experiment]
-            for table in fill_tables(study):
-                console.print(table.rich())
-            for path in _save(draw_figures(study), Path(out) / subject.slug, True, width):
+    for subject in found:
+        study = subject.studies[experiment]
+        for table in fill_tables(study):
+            console.print(table.rich())
+        for drawing in draw_figures(study):
+            for path in save(drawing, Path(out) / subject.slug, width):
                 console.print(str(path), soft_wrap=True, highlight=False)
-
-
-def _save(drawings: Iterable[Drawing], folder: Path, pdf: bool, width: str) -> list[Path]:
-    paths = []
-    for drawing in drawings:
-        paths.append(save_svg(drawing, folder))
-        paths += save_print(drawing, folder, width) if pdf else []
-    return paths
 
 
 def _check_target(target: Path) -> None:

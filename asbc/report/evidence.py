@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from asbc.evaluate.scores import METRICS, PER_SAMPLE, Comparison, Metric, compare, hits_of
-from asbc.report.style import level_order, own_methods
+from asbc.report.names import level_order, set_own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment
 from asbc.runs.results import (
@@ -29,9 +29,6 @@ from asbc.runs.results import (
     run_folders,
     varying_settings,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger("asbc")
 
@@ -69,28 +66,30 @@ class Sweep:
         found = self.frame[axis].drop_duplicates().tolist()
         return sorted(found, key=lambda value: (not is_number(value), value if is_number(value) else str(value)))
 
-    def at(self, settings: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the rows at some settings."""
-        rows = self.frame
+    def at(self, settings: Mapping[str, Any], method: str) -> pd.DataFrame:
+        """Return the rows of a method at some settings."""
+        rows = self.frame[self.frame["method"] == method]
         for axis, value in settings.items():
             rows = rows[rows[axis] == value]
         return rows
 
+    def means(self, method: str) -> pd.Series:
+        """Return the mean of a method at all settings."""
+        return self.at({}, method).groupby(list(self.axes), dropna=False)["value"].mean()
+
     def best(self, method: str) -> dict[str, Any]:
         """Return the settings at which a method has the best mean."""
-        means = self.frame[self.frame["method"] == method].groupby(list(self.axes), dropna=False)["value"].mean()
-        best = means.idxmin() if self.metric.higher_is_better is False else means.idxmax()
-        return dict(zip(self.axes, best if isinstance(best, tuple) else (best,), strict=True))
-
-    def mean(self, method: str, settings: Mapping[str, Any]) -> Comparison | None:
-        """Return the mean of a method at some settings and its interval, as a difference from zero."""
-        rows = self.at(settings)
-        rows = rows[rows["method"] == method]
-        return compare_number(rows, 0.0)
+        means = self.means(method).sort_values(ascending=self.metric.higher_is_better is False, kind="stable")
+        return {axis: means.reset_index()[axis].iloc[0] for axis in self.axes}
 
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def short(value: Any) -> str:
+    """Return the value of a setting as text."""
+    return f"{value:g}" if is_number(value) else str(value)
 
 
 @dataclass
@@ -105,12 +104,8 @@ class Study:
     _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def experiment(self) -> str:
-        return self.record.name
-
-    @property
-    def finished(self) -> bool:
-        return all(run.finished for run in self.runs)
+    def all_ids(self) -> set[str]:
+        return {run.id for run in (*self.runs, *self.others)}
 
     @property
     def methods(self) -> list[str]:
@@ -122,16 +117,28 @@ class Study:
         """The swept values, sorted."""
         return sorted(self.rows["setting"].dropna().unique().tolist())
 
+    @property
+    def swept(self) -> bool:
+        """Whether there are several values of the swept setting."""
+        return len(self.settings) > 1
+
+    @property
+    def base(self) -> Any:
+        """The swept value that others are compared with."""
+        wanted = None if self.record.axis is None else self.record.axis.base
+        return wanted if wanted in self.settings else self.settings[0]
+
     def of(self, metric: str) -> pd.DataFrame:
         """Return the rows of one metric."""
-        return self._once(("rows", metric), lambda: self.rows[self.rows["metric"] == metric])
+        return self.rows[self.rows["metric"] == metric]
 
     def has(self, metric: str) -> bool:
-        return not self.of(metric).empty
+        return bool((self.rows["metric"] == metric).any())
 
     def methods_with(self, metric: str) -> list[str]:
         """Return the methods that have rows of a metric."""
-        return [method for method in self.methods if (self.of(metric)["method"] == method).any()]
+        measured = set(self.of(metric)["method"])
+        return [method for method in self.methods if method in measured]
 
     def levels(self, metric: str) -> list[Any]:
         """Return the levels of a metric by size, all samples last."""
@@ -150,16 +157,17 @@ class Study:
     def generic_metrics(self) -> list[str]:
         """Return the metrics that need a generic figure or table: those that no record describes.
 
-        A record without figures and tables of its own also gets them for the metrics that measure a task.
+        A record without figures and tables of its own also gets them for its headline and for metrics of a task.
         """
         shown = (*self.record.figures, *self.record.tables)
         named = {metric for spec in shown for metric in spec.metrics}
 
         def wanted(metric: str) -> bool:
-            own = metric in self.record.headline or metric not in METRICS or bool(METRICS[metric].task)
-            return metric not in named and own and (metric not in METRICS or not shown)
+            if metric in METRICS and (shown or not (metric in self.record.headline or METRICS[metric].task)):
+                return False
+            return metric not in named and bool(self.scores(metric))
 
-        return [metric for metric in self.rows["metric"].unique().tolist() if wanted(metric) and self.scores(metric)]
+        return [metric for metric in self.rows["metric"].unique().tolist() if wanted(metric)]
 
     # Comparisons. Each is computed once; claims, tables and figures share it.
 
@@ -172,10 +180,11 @@ class Study:
     ) -> Comparison | None:
         """Compare method `a` with method `b`, or values of other columns; None if they have no trial in common."""
         scores = self.scores(metric, by)
-        return self._pair((a, b, metric, level, by), scores.get(a), scores.get(b), level)
+        return self._once((a, b, metric, level, by), lambda: _compare(scores.get(a), scores.get(b), level))
 
-    def compare_settings(self, method: str, setting: Any, base: Any, metric: str) -> Comparison | None:
-        """Compare a method at one swept value with itself at another."""
+    def compare_settings(self, method: str, setting: Any, metric: str, base: Any = None) -> Comparison | None:
+        """Compare a method at one swept value with itself at another, by default at the base."""
+        base = self.base if base is None else base
         return self.compare((method, setting), (method, base), metric, by=("method", "setting"))
 
     def regret(self, method: str) -> Comparison | None:
@@ -186,38 +195,33 @@ class Study:
         tuned = tuned[tuned["method"].str.startswith(CANDIDATES)]
         if best.empty or tuned.empty:
             return None
-        best = best.rename(columns={"best_scale": "scale", "best_per_node": "per_node"})
-        best["per_node"] = best["per_node"].astype(bool)
-        tuned = tuned.assign(per_node=tuned["per_node"].astype(bool), method="tuned")
-        chosen = _scores(tuned.merge(best, on=list(best.columns)), "method").get("tuned")
-        return self._pair(("regret", method), chosen, self.scores("loo").get(method))
-
-    def _pair(
-        self, key: Hashable, a: pd.DataFrame | None, b: pd.DataFrame | None, level: int | None = None
-    ) -> Comparison | None:
-        if a is None or b is None:
-            return None
-
-        def work() -> Comparison | None:
-            places = a.index.intersection(b.index).sort_values()
-            if level is not None:
-                places = places[places.get_level_values("level") == level]
-            if not len(places):
-                return None
-            sides = [a.loc[places], b.loc[places]]
-            return compare(
-                *(side["value"].to_numpy(float) for side in sides),
-                trial=places.get_level_values("trial"),
-                hits_a=hits_of(sides[0]),
-                hits_b=hits_of(sides[1]),
-            )
-
-        return self._once(("comparison", key), work)
+        best = best.rename(columns={"best_scale": "scale", "best_per_node": "per_node"}).astype({"per_node": bool})
+        tuned = tuned.astype({"per_node": bool}).assign(method="tuned").merge(best, on=list(best.columns))
+        return _compare(_scores(tuned, "method").get("tuned"), self.scores("loo").get(method))
 
     def _once(self, key: Hashable, work: Callable[[], Any]) -> Any:
         if key not in self._computed:
             self._computed[key] = work()
         return self._computed[key]
+
+
+def _compare(a: pd.DataFrame | None, b: pd.DataFrame | None, level: int | None = None) -> Comparison | None:
+    """Compare two tables of scores where both have one, at one level or at all; None if that is nowhere."""
+    if a is None or b is None:
+        return None
+    places = a.index.intersection(b.index).sort_values()
+    if level is not None:
+        places = places[places.get_level_values("level") == level]
+    if not len(places):
+        return None
+    first, second = a.loc[places], b.loc[places]
+    return compare(
+        first["value"].to_numpy(float),
+        second["value"].to_numpy(float),
+        trial=places.get_level_values("trial"),
+        hits_a=hits_of(first),
+        hits_b=hits_of(second),
+    )
 
 
 def default_target(rows: pd.DataFrame) -> pd.DataFrame:
@@ -244,13 +248,8 @@ def compare_number(rows: pd.DataFrame, number: float) -> Comparison | None:
         return None
     values = rows["value"].to_numpy(float)
     hits = hits_of(rows) if number == 0 else None
-    return compare(
-        values,
-        np.full(len(values), number),
-        trial=rows["trial"].to_numpy(),
-        hits_a=hits,
-        hits_b=None if hits is None else np.minimum(hits, 0),
-    )
+    none = None if hits is None else np.minimum(hits, 0)
+    return compare(values, np.full(len(values), number), trial=rows["trial"].to_numpy(), hits_a=hits, hits_b=none)
 
 
 # Subjects
@@ -270,13 +269,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        return subject_name(self.dataset, self.encoder) + (f" ({self.mark})" if self.mark else "")
+        return " · ".join(dict.fromkeys((self.dataset, self.encoder))) + (f" ({self.mark})" if self.mark else "")
 
     @property
     def slug(self) -> str:
         """Name for files and links."""
-        name = "-".join(part for part in dict.fromkeys((self.dataset, self.encoder, self.mark)) if part)
-        return "".join(c if c.isalnum() else "-" for c in name.lower())
+        return _slug(self.name)
 
     @property
     def missing(self) -> list[str]:
@@ -289,6 +287,16 @@ class Subject:
             and name not in self.studies
             and name not in self.failed
         ]
+
+    def heading(self, experiment: str) -> str:
+        """Return the title of an experiment's section."""
+        known = self.studies[experiment].record if experiment in self.studies else EXPERIMENTS.get(experiment)
+        return experiment if known is None else known.heading
+
+    def anchor(self, experiment: str) -> str:
+        """Return the id of an experiment's section."""
+        number = list(self.studies).index(experiment) if experiment not in EXPERIMENTS else ""
+        return f"{experiment if experiment in EXPERIMENTS else _slug(experiment)}{number}-{self.slug}"
 
     def command(self, experiment: str) -> str:
         """Return the command that runs an experiment on these embeddings."""
@@ -303,18 +311,21 @@ class Evidence:
     runs: list[StoredRun]
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def own_methods(self) -> AbstractContextManager[None]:
-        """Return a context in which the titles and colours of the runs' methods are used."""
-        tables = [run.rows["method"].unique().tolist() for run in self.runs if run.rows is not None]
-        return own_methods([run.record for run in self.runs], [name for names in tables for name in names])
+
+def data_name(run: StoredRun) -> str:
+    """Return the name of the data of a run: data set and encoder, once if they are the same."""
+    return " · ".join(dict.fromkeys(str(run.status.get(key, "unknown")) for key in ("dataset", "encoder")))
 
 
-def subject_name(dataset: str, encoder: str) -> str:
-    return dataset if dataset == encoder else f"{dataset} · {encoder}"
+def _slug(name: str) -> str:
+    """Return a name for files and links."""
+    return "-".join(re.findall(r"[^\W_]+", name.lower()))
 
 
 def read_evidence(folders: Iterable[str | Path]) -> Evidence:
     """Read all runs under some folders. Nothing that the files name is imported.
+
+    The titles and colours in the records of these runs are used from then on.
 
     Parameters
     ----------
@@ -364,24 +375,9 @@ def read_evidence(folders: Iterable[str | Path]) -> Evidence:
         states = [f"{run.id} {run.status['state']}" for run in stored]
         states += [f"{path} skipped ({reason})" for path, reason in skipped.items()]
         raise ResultsError(f"{', '.join(map(str, roots))}: no run has results yet ({', '.join(states)})")
-    groups: dict[tuple[str, str, str], list[StoredRun]] = {}
-    for run in stored:
-        dataset, encoder = (str(run.status.get(key, "unknown")) for key in ("dataset", "encoder"))
-        vectors = str(run.status.get("vectors", run.status.get("fingerprint", "")))
-        groups.setdefault((dataset, encoder, vectors), []).append(run)
-    subjects = []
-    for (dataset, encoder, vectors), group in groups.items():
-        studies = _studies(group)
-        if studies:
-            overrides: list[str] = next((run.status["typed"] for run in reversed(group) if run.status["typed"]), [])
-            failed = {
-                run.experiment: str(run.status.get("error") or "no reason was recorded")
-                for run in group
-                if run.status["state"] == "failed" and run.experiment not in studies
-            }
-            labeled = any(run.status.get("labelled", True) for run in group)
-            subjects.append((Subject(dataset, encoder, studies, overrides, failed=failed, labeled=labeled), vectors))
-    return Evidence(_distinct(subjects), stored, skipped)
+    methods = [name for run in stored if run.rows is not None for name in run.rows["method"].unique()]
+    set_own_methods([run.record for run in stored], methods)
+    return Evidence(_subjects(stored), stored, skipped)
 
 
 def _read(path: Path, skipped: dict[str, str]) -> StoredRun | None:
@@ -397,19 +393,35 @@ def _read(path: Path, skipped: dict[str, str]) -> StoredRun | None:
     return None
 
 
-def _distinct(subjects: list[tuple[Subject, str]]) -> list[Subject]:
-    """Give subjects with the same name the start of their fingerprint, so that names and slugs differ."""
-    plain = Counter(subject.slug for subject, _ in subjects)
-    taken = {slug for slug, times in plain.items() if times == 1}
-    out: list[Subject] = []
-    for subject, fingerprint in subjects:
-        if plain[subject.slug] > 1:
-            start = fingerprint[:6] or "unknown"
-            marks = (start if number == 1 else f"{start}-{number}" for number in count(1))
-            subject = next(s for s in (replace(subject, mark=mark) for mark in marks) if s.slug not in taken)
-            taken.add(subject.slug)
-        out.append(subject)
-    return out
+def _subjects(stored: list[StoredRun]) -> list[Subject]:
+    """Return a subject for the runs on the same vectors. Those of one name get the start of their fingerprint."""
+    groups: dict[tuple[str, str], list[StoredRun]] = {}
+    for run in stored:
+        vectors = str(run.status.get("vectors", run.status.get("fingerprint", "")))
+        groups.setdefault((_slug(data_name(run)), vectors), []).append(run)
+    times = Counter(slug for slug, _ in groups)
+    subjects = []
+    for (slug, vectors), group in groups.items():
+        if not (studies := _studies(group)):
+            continue
+        typed: list[str] = next((run.status["typed"] for run in reversed(group) if run.status["typed"]), [])
+        failed = {
+            run.experiment: str(run.status.get("error") or "no reason was recorded")
+            for run in group
+            if run.status["state"] == "failed" and run.experiment not in studies
+        }
+        subjects.append(
+            Subject(
+                str(group[0].status.get("dataset", "unknown")),
+                str(group[0].status.get("encoder", "unknown")),
+                studies,
+                typed,
+                mark=vectors[:8] if times[slug] > 1 else "",
+                failed=failed,
+                labeled=any(run.status.get("labelled", True) for run in group),
+            )
+        )
+    return subjects
 
 
 # Studies
@@ -421,26 +433,19 @@ def _studies(group: list[StoredRun]) -> dict[str, Study]:
     others = [run for run in usable if run.experiment not in EXPERIMENTS]
     studies: dict[str, Study] = {}
     for name, record in EXPERIMENTS.items():
-        study = _study([run for run in usable if run.experiment == name])
-        if study is None and record.accepts:
-            accepted = [run for run in others if run.rows is not None and (run.rows["metric"] == record.accepts).any()]
-            study = _study(accepted, record, least=2 if record.axis else 1)
-        if study is not None:
+        accepted = [run for run in others if record.accepts in set(run.rows["metric"])]  # type: ignore[index]
+        own = _study([run for run in usable if run.experiment == name])
+        if study := own or _study(accepted, record, least=2 if record.axis else 1):
+            # The same runs may be shown as several experiments; the first shows the sweep.
+            if any(study.all_ids == other.all_ids for other in studies.values()):
+                study.sweep = None
             studies[name] = study
     shown = {run.id for study in studies.values() for run in study.runs}
-    swept: list[set[str]] = []
-    for study in studies.values():  # the same runs may be shown as several experiments
-        ids = {run.id for run in (*study.runs, *study.others)}
-        if study.sweep is not None and ids in swept:
-            study.sweep = None
-        swept.append(ids)
     for name in dict.fromkeys(run.experiment for run in others):
         named = [run for run in others if run.experiment == name]
         # A plain `asbc` run that another section shows adds nothing.
-        if not (name == "default" and all(run.id in shown for run in named)):
-            study = _study(named)
-            if study is not None:
-                studies[name] = study
+        if (name != "default" or any(run.id not in shown for run in named)) and (study := _study(named)):
+            studies[name] = study
     return studies
 
 
@@ -450,51 +455,38 @@ def _study(group: list[StoredRun], shown_as: Experiment | None = None, least: in
     Runs that differ only in the setting that the experiment sweeps belong together. Runs of other experiments are
     `shown_as` this one.
     """
-    import pandas as pd
-
     if not group:
         return None
-    record = max(group, key=lambda run: run.status.get("started", 0.0)).record
+    record = group[-1].record
     record = shown_as.described(record.metrics) if shown_as else record
     axis = record.axis.key if record.axis else None
     series: dict[str, dict[Any, StoredRun]] = {}
     for run in group:
         value = run.setting(axis) if axis else None
-        if axis and not isinstance(value, int | float):
-            continue
-        own = series.setdefault(_other_settings(run, axis), {})
-        if value not in own or run.finished or not own[value].finished:
-            own[value] = run
-    if not series:
-        return None
+        if axis is None or is_number(value):
+            own = series.setdefault(_other_settings(run, axis), {})
+            if value not in own or run.finished or not own[value].finished:
+                own[value] = run
 
     def preference(own: dict[Any, StoredRun]) -> tuple[Any, ...]:
-        runs = own.values()
-        away = sum(
-            run.setting(key) not in (None, value)
-            for run in runs
-            for key, value in PAPER_DEFAULTS.items()
-            if key != axis
-        )
-        newest = max(run.status.get("started", 0.0) for run in runs)
+        runs = list(own.values())
+        defaults = [(key, value) for key, value in PAPER_DEFAULTS.items() if key != axis]
+        away = sum(run.setting(key) not in (None, value) for run in runs for key, value in defaults)
+        newest = max(map(group.index, runs))
         return len(own) > 1, all(run.finished for run in runs), -away / len(own), len(own), newest
 
-    best = max(series.values(), key=preference)
+    best = max(series.values(), key=preference, default={})
     if len(best) < least:
         return None
-    chosen = sorted(best.items(), key=lambda item: (item[0] is not None, item[0]))
-    tables = [run.rows.assign(setting=value) for value, run in chosen if run.rows is not None]
-    rows = pd.concat(tables, ignore_index=True)
-    kept = [run for _, run in chosen]
-    ids = {run.id for run in kept}
-    others = [run for run in group if run.id not in ids]
-    return Study(record, rows, kept, others, _sweep(group, kept[-1], record) if others else None)
+    kept = [best[value] for value in sorted(best)]
+    tables = [best[value].rows.assign(setting=value) for value in sorted(best)]  # type: ignore[union-attr]
+    others = [run for run in group if run not in kept]
+    sweep = _sweep(group, kept[-1], record) if others else None
+    return Study(record, pd.concat(tables, ignore_index=True), kept, others, sweep)
 
 
 def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment) -> Sweep | None:
     """Return all runs of an experiment with the settings in which they differ; None if these cannot be compared."""
-    import pandas as pd
-
     flat = {run.id: flat_settings(run.settings) for run in group}
     axes = varying_settings(list(flat.values()))
     tables: dict[str, Any] = {run.id: run.rows for run in group}

@@ -4,61 +4,131 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import combinations
+from itertools import combinations, cycle
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
+from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from asbc.evaluate.geometry import CELL, unpack_density
 from asbc.evaluate.scores import Comparison
-from asbc.report.evidence import BASELINE, Study, Sweep, compare_number, default_target, is_number
-from asbc.report.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    RED,
+from asbc.report.evidence import BASELINE, Study, Sweep, compare_number, default_target, is_number, short
+from asbc.report.names import (
+    OWN_COLORS,
+    OWN_METHODS,
     SPECTRAL,
     WEIGHTS,
-    Look,
     label,
     level_name,
     level_order,
     level_text,
     listed,
-    looks,
-    style,
 )
-from asbc.runs.record import Figure
+from asbc.runs.record import METHOD_COLORS, Figure
 from asbc.storage import write_atomic
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
+BLUE, GREEN, ORANGE, RED = "#0072b2", "#009e73", "#e69f00", "#d55e00"
+BROWN, INDIGO = "#8c510a", "#4b3f9e"
+INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
+# Light to dark, for few nodes to many.
+SHADES = ("#d7e8f4", "#a6cbe4", "#75aed3", "#4491c3", "#1475b2", "#006299", "#005079", "#003d5a", "#00283f")
 WIDTHS = {"single": 3.5, "double": 7.16}  # inches, of one and of two columns of an IEEE paper
 DPI = 300
 MAX_HEATMAP_AXES = 4  # settings of a sweep that are drawn in pairs
-# Light to dark, for few nodes to many.
-SHADES = ("#d7e8f4", "#a6cbe4", "#75aed3", "#4491c3", "#1475b2", "#006299", "#005079", "#003d5a", "#00283f")
+# Without dates, so that the same data give the same files.
+METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+
+
+class Look(NamedTuple):
+    """Colour, marker and dash of a method's line."""
+
+    color: str
+    marker: str
+    dash: str
+
+
+# Any two of the paper's methods differ in at least two of colour, marker and dash.
+LOOKS = {
+    name: Look(color, marker, dash)
+    for (name, color), marker, dash in zip(
+        METHOD_COLORS.items(), "osDv^P", (":", "--", "-.", "--", "-", "-."), strict=True
+    )
+}
+# Looks of other methods, in the order in which they appear in a figure.
+OTHER_LOOKS = [
+    Look(color, marker, dash)
+    for dash, markers in (("-", "Xd<h"), ("--", "p>*8"), (":", "<hXd"))
+    for color, marker in zip((GREEN, BROWN, INDIGO, INK), markers, strict=True)
+]
+
+
+def looks(methods: Iterable[str]) -> dict[str, Look]:
+    """Return a look for each method: the paper's and the user's always have the same, others take what is free."""
+    methods = list(methods)
+    known = LOOKS | dict(zip(OWN_METHODS, cycle(OTHER_LOOKS), strict=False))
+    taken = {known[method] for method in methods if method in known}
+    free = cycle([look for look in OTHER_LOOKS if look not in taken] or OTHER_LOOKS)
+    chosen = {method: known.get(method) or next(free) for method in methods}
+    return {method: look._replace(color=OWN_COLORS.get(method, look.color)) for method, look in chosen.items()}
+
+
+@contextmanager
+def style(font_size: float = 10) -> Iterator[None]:
+    """Apply the matplotlib settings of all figures, and none of the user's; `font_size` is in points."""
+
+    settings: Any = {
+        "font.size": font_size,
+        "axes.titlesize": 1.05 * font_size,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.titlepad": font_size,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": FAINT,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "text.color": INK,
+        "text.parse_math": False,  # names of methods may contain dollar signs
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "xtick.labelsize": 0.9 * font_size,
+        "ytick.labelsize": 0.9 * font_size,
+        "lines.linewidth": 0.17 * font_size,
+        "lines.markersize": 0.53 * font_size,
+        "legend.frameon": False,
+        "legend.fontsize": 0.9 * font_size,
+        "pdf.fonttype": 42,
+        "svg.fonttype": "none",
+    }
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(settings)
+        yield
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes: a title, a function that draws on matplotlib axes, and a description for the blind."""
+    """One set of axes: a title, a function that draws on matplotlib axes, and a description if the title is none."""
 
     title: str
     draw: Callable[[Axes], None]
-    alt: str
+    alt: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,63 +155,55 @@ class Drawing:
 
 
 def draw(
-    panels: Sequence[Panel], columns: int, size: tuple[float, float] = (5.0, 3.7), font_size: float = 10
+    panels: Sequence[Panel],
+    columns: int,
+    size: tuple[float, float] = (5.0, 3.7),
+    font_size: float = 10,
+    legend: bool = True,
 ) -> Canvas:
-    """Draw panels row by row on one matplotlib figure, with one legend below them.
+    """Draw panels row by row on one matplotlib figure.
 
     Parameters
     ----------
     panels : sequence of Panel
-        A panel that draws a legend keeps it, and adds nothing to the one below.
     columns : int
     size : (float, float), default=(5.0, 3.7)
         Width and height of a panel, in inches.
     font_size : float, default=10
         In points.
+    legend : bool, default=True
+        Whether to add one legend below the panels. A panel that draws its own keeps it, and adds nothing to this one.
     """
-    with style(font_size):
-        canvas = _draw_axes(panels, columns, size, font_size)
-        _add_legend(canvas, _legend_entries(canvas.axes), "outside lower center")
-    return canvas
-
-
-def _draw_axes(panels: Sequence[Panel], columns: int, size: tuple[float, float], font_size: float = 10) -> Canvas:
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = -(-len(panels) // columns)
-    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
-    canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout=layout)
     letters = int((size[0] - 0.6) * 72 / (0.68 * font_size))  # of a title, next to the labels of the y axis
-    for place, panel in enumerate(panels, 1):
-        axes = canvas.add_subplot(rows, columns, place)
-        panel.draw(axes)
-        axes.set_title(fill(panel.title, max(letters, 10)))
+    with style(font_size):
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)
+        canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout=layout)
+        for place, panel in enumerate(panels, 1):
+            axes = canvas.add_subplot(rows, columns, place)
+            panel.draw(axes)
+            axes.set_title(fill(panel.title, max(letters, 10)))
+        if legend:
+            _add_legend(canvas, canvas.axes, "outside lower center")
     return canvas
 
 
-def _legend_entries(panels: Sequence[Axes]) -> dict[str, Any]:
-    """Return the artists of a legend for all panels without their own, one for each name."""
+def _add_legend(canvas: Canvas, panels: Sequence[Axes], place: str) -> list[str]:
+    """Add a legend of all panels without their own, in as many columns as fit, and return its names."""
+
     entries: dict[str, Any] = {}
     for axes in panels:
         if axes.get_legend() is None:
-            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-                entries.setdefault(name, handle)
-    return entries
-
-
-def _add_legend(canvas: Canvas, entries: dict[str, Any], place: Any) -> None:
-    """Add a legend with as many columns as fit into the figure."""
-    import matplotlib as mpl
-
+            handles, names = axes.get_legend_handles_labels()
+            entries |= dict(zip(names, handles, strict=True))
     if entries:
         points = mpl.rcParams["font.size"]
         column = 0.6 * points * max(map(len, entries)) + 5 * points
-        columns = max(1, min(len(entries), int(72 * canvas.get_figwidth() / column)))
-        columns = -(-len(entries) // -(-len(entries) // columns))  # rows of equal length
-        canvas.legend(
-            list(entries.values()), list(entries), loc=place, ncols=columns, columnspacing=1.4, handlelength=2.2
-        )
+        rows = -(-len(entries) // max(1, int(72 * canvas.get_figwidth() / column)))
+        look: Any = {"loc": place, "ncols": -(-len(entries) // rows), "columnspacing": 1.4, "handlelength": 2.2}
+        canvas.legend(list(entries.values()), list(entries), **look)
+    return list(entries)
 
 
 def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
@@ -149,21 +211,19 @@ def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
 
     Panels of a row of three are drawn smaller, because they are shown smaller: their text stays readable.
     """
-    from matplotlib.figure import Figure as Canvas
 
-    drawn: list[Axes] = []
-    parts = []
+    size = (3.9, 3.1) if drawing.columns == 3 else (5.0, 3.5)
+    drawn = [draw([panel], 1, size, legend=False) for panel in drawing.panels]
+    parts = [
+        _element(canvas, panel.title, f"{salt} {i}")
+        for i, (canvas, panel) in enumerate(zip(drawn, drawing.panels, strict=True))
+    ]
     with style():
-        for number, panel in enumerate(drawing.panels):
-            canvas = _draw_axes([panel], 1, (3.9, 3.1) if drawing.columns == 3 else (5.0, 3.5))
-            drawn += canvas.axes
-            parts.append(_element(canvas, panel.alt, f"{salt} {number}"))
-        if entries := _legend_entries(drawn):
-            canvas = Canvas(figsize=(5.0, 0.2))
-            _add_legend(canvas, entries, "upper left")
+        canvas = Canvas(figsize=(5.0, 0.2))
+        if names := _add_legend(canvas, [axes for one in drawn for axes in one.axes], "upper left"):
             _, _, width, height = canvas.legends[0].get_window_extent().bounds
             canvas.set_size_inches(width / canvas.dpi + 0.2, height / canvas.dpi + 0.1)
-            parts.append(_element(canvas, f"Legend: {', '.join(entries)}.", f"{salt} legend"))
+            parts.append(_element(canvas, f"Legend: {', '.join(names)}.", f"{salt} legend"))
     return parts
 
 
@@ -178,13 +238,12 @@ def panel_svg(panel: Panel, size: tuple[float, float], salt: str = "asbc") -> st
     salt : str, default="asbc"
         Makes the ids inside the element unique on a page. Ids that start with "keep-" stay as they are.
     """
-    with style():
-        return _element(_draw_axes([panel], 1, size), panel.alt, salt)
+    return _element(draw([panel], 1, size, legend=False), panel.alt or panel.title, salt)
 
 
 def _element(canvas: Canvas, alt: str, salt: str) -> str:
     """Return a matplotlib figure as an SVG element for a page."""
-    text = _svg(canvas, salt)
+    text = _file(canvas, "svg", salt).decode()
     text = re.sub(r"^.*?(?=<svg)", "", text, flags=re.S)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
     text = re.sub(r'<g id="(?!keep-)[^"]*"', "<g", text)  # nothing refers to these, and they are not unique on a page
@@ -193,24 +252,16 @@ def _element(canvas: Canvas, alt: str, salt: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 
-def _svg(canvas: Canvas, salt: str = "asbc") -> str:
-    import matplotlib as mpl
+def _file(canvas: Canvas, kind: str, salt: str = "asbc", **options: Any) -> bytes:
 
-    sheet = io.StringIO()
+    sheet = io.BytesIO()
     with style(), mpl.rc_context({"svg.hashsalt": salt}):
-        canvas.savefig(sheet, format="svg", metadata={"Date": None, "Creator": "asbc"})
+        canvas.savefig(sheet, format=kind, metadata=METADATA[kind], **options)
     return sheet.getvalue()
 
 
-def save_svg(drawing: Drawing, folder: Path) -> Path:
-    """Write a figure as `<name>.svg`."""
-    path = folder / f"{drawing.file_stem}.svg"
-    write_atomic(path, _svg(draw(drawing.panels, drawing.columns)))
-    return path
-
-
-def save_print(drawing: Drawing, folder: Path, width: str = "double") -> list[Path]:
-    """Write a figure as `<name>.png` with 300 dpi and as `<name>.pdf`.
+def save(drawing: Drawing, folder: Path, width: str = "double", kinds: Iterable[str] = METADATA) -> list[Path]:
+    """Write a figure as `<name>.svg`, `<name>.pdf` and `<name>.png`, the last with 300 dpi.
 
     Parameters
     ----------
@@ -218,18 +269,15 @@ def save_print(drawing: Drawing, folder: Path, width: str = "double") -> list[Pa
     folder : Path
     width : {"single", "double"}, default="double"
         Width of one or of two columns of a paper. The text has 8 points in both.
+    kinds : iterable of {"svg", "pdf", "png"}, default=all
     """
     columns = 1 if width == "single" else drawing.columns
     across = WIDTHS[width] / columns
-    paths = []
-    with style(8):
-        canvas = draw(drawing.panels, columns, (across, max(2.2, 0.74 * across)), font_size=8)
-        for kind, options in (("png", {"dpi": DPI}), ("pdf", {"metadata": {"CreationDate": None, "Creator": "asbc"}})):
-            sheet = io.BytesIO()
-            canvas.savefig(sheet, format=kind, **options)  # type: ignore[arg-type]
-            paths.append(folder / f"{drawing.file_stem}.{kind}")
-            write_atomic(paths[-1], sheet.getvalue())
-    return paths
+    canvas = draw(drawing.panels, columns, (across, max(2.2, 0.74 * across)), font_size=8)
+    paths = {kind: folder / f"{drawing.file_stem}.{kind}" for kind in kinds}
+    for kind, path in paths.items():
+        write_atomic(path, _file(canvas, kind, dpi=DPI))
+    return list(paths.values())
 
 
 # Figures of the paper: each function returns the panels of a figure, none if the results do not hold it
@@ -244,39 +292,34 @@ def regimes(study: Study, spec: Figure) -> list[Panel]:
     dimension = float(study.of("chosen_dimension_median")["value"].mean())
     tenth = "regimes.k" in study.rows and int(study.rows["regimes.k"].iloc[0]) == 10
 
-    def curve(axes: Axes, name: str, color: str) -> None:
-        low, mid, high = (study.of(f"{name}_{q}").groupby("scale")["value"].mean() for q in ("q25", "median", "q75"))
-        axes.axvspan(chosen["q25"], chosen["q75"], color=GREEN, alpha=0.16, lw=0)
-        axes.axvline(chosen["median"], color=GREEN, lw=1.2)
-        axes.fill_between(mid.index, low, high, color=color, alpha=0.22, lw=0)
-        axes.plot(mid.index, mid, color=color)
-        axes.set(xscale="log", xlabel="σ / distance to the 10th neighbour" if tenth else "bandwidth scale")
-        _ticks(axes, [0.05, 0.1, 0.2, 0.5, 1, 2, 5])
+    def panel(title: str, name: str, color: str, **settings: Any) -> Panel:
+        def paint(axes: Axes) -> None:
+            low, mid, high = (
+                study.of(f"{name}_{q}").groupby("scale")["value"].mean() for q in ("q25", "median", "q75")
+            )
+            axes.axvspan(chosen["q25"], chosen["q75"], color=GREEN, alpha=0.16, lw=0)
+            axes.axvline(chosen["median"], color=GREEN, lw=1.2)
+            axes.fill_between(mid.index, low, high, color=color, alpha=0.22, lw=0)
+            axes.plot(mid.index, mid, color=color)
+            axes.set(xscale="log", xlabel="σ / distance to the 10th neighbour" if tenth else "bandwidth scale")
+            axes.set(**settings)
+            _log_ticks(axes.xaxis, (1, 2, 5))
+            if name == "rank":
+                axes.axhline(dimension, color=INK, ls="--", lw=1)
+                near: Any = {"textcoords": "offset points"}
+                text = f"median dimension {dimension:.1f}"
+                axes.annotate(text, (0.01, dimension), (0, 3), xycoords=("axes fraction", "data"), **near)
+                near |= {"xycoords": ("data", "axes fraction"), "va": "top", "color": GREEN, "weight": "bold"}
+                axes.annotate("chosen", (chosen["median"], 1), (4, -3), **near)
+            if axes.get_yscale() == "log":
+                _log_ticks(axes.yaxis)
 
-    def rank(axes: Axes) -> None:
-        curve(axes, "rank", BLUE)
-        axes.axhline(dimension, color=INK, ls="--", lw=1)
-        axes.set(ylabel=f"rank r (of {k})", ylim=(0, k * 1.05))
-        near: Any = {"textcoords": "offset points"}
-        text = f"median dimension {dimension:.1f}"
-        axes.annotate(text, (0.01, dimension), (0, 3), xycoords=("axes fraction", "data"), **near)
-        near |= {"xycoords": ("data", "axes fraction"), "va": "top", "color": GREEN, "weight": "bold"}
-        axes.annotate("chosen", (chosen["median"], 1), (4, -3), **near)
+        return Panel(title, paint)
 
-    def slope(axes: Axes) -> None:
-        curve(axes, "slope", ORANGE)
-        axes.set(ylabel="slope of log kernel sum", ylim=(0, None))
-
-    def condition(axes: Axes) -> None:
-        curve(axes, "condition", RED)
-        axes.set(ylabel="condition of the local kernel", yscale="log")
-        _power_ticks(axes)
-
-    alt = f"Effective rank falls as the bandwidth grows; chosen: {chosen['median']:.2f}."
     return [
-        Panel("Effective rank", rank, alt),
-        Panel("Log-log slope", slope, "The log-log slope rises to a peak and falls again."),
-        Panel("Condition number", condition, "The condition number grows with the bandwidth."),
+        panel("Effective rank", "rank", BLUE, ylabel=f"rank r (of {k})", ylim=(0, k * 1.05)),
+        panel("Log-log slope", "slope", ORANGE, ylabel="slope of log kernel sum", ylim=(0, None)),
+        panel("Condition number", "condition", RED, ylabel="condition of the local kernel", yscale="log"),
     ]
 
 
@@ -308,26 +351,20 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
         axes.set(xlabel="dimension that r was matched to", ylabel="Spearman", ylim=(min(0.0, least - 0.05), 1))
 
     def medians(axes: Axes) -> None:
-        for t, target in enumerate(targets):
-            own = study.rows[(study.rows["target"] == target) & (study.rows["estimator"] == target)]
-            means = own.groupby("metric")["value"].mean()
-            d, r = (float(means.get(name, np.nan)) for name in ("dimension_median", "rank_median"))
-            first = t == 0  # one entry in the legend
-            axes.plot([d, r], [t, t], color=FAINT, lw=2.5)
-            axes.plot([d], [t], "o", ms=8, mfc="white", mec=INK, label="median dimension" if first else None)
-            axes.plot([r], [t], "o", ms=8, color=RED, label="median rank" if first else None)
-        axes.set_yticks(range(len(targets)), [label(target) for target in targets])
+        own = study.rows[study.rows["target"] == study.rows["estimator"]]
+        means = own.pivot_table(index="target", columns="metric", values="value").reindex(targets)
+        places = range(len(targets))
+        axes.hlines(places, means["dimension_median"], means["rank_median"], color=FAINT, lw=2.5)
+        axes.plot(means["dimension_median"], places, "o", ms=8, mfc="white", mec=INK, label="median dimension")
+        axes.plot(means["rank_median"], places, "o", ms=8, color=RED, label="median rank")
+        axes.set_yticks(places, [label(target) for target in targets])
         axes.grid(visible=False, axis="y")
         right = 1.08 * axes.get_xlim()[1]
         axes.set(xlabel="directions", xlim=(0, right), ylim=(len(targets) - 0.5, -0.5))
         axes.legend(loc="lower left")
 
     clouds = [cloud for pair in spec.options.get("clouds", ()) if (cloud := _cloud(study, *pair)) is not None]
-    return [
-        *clouds,
-        Panel("Rank correlation of r", spearman, "Spearman correlation of r with each dimension estimate."),
-        Panel("Medians over the nodes", medians, "Median rank and median dimension for each target."),
-    ]
+    return [*clouds, Panel("Rank correlation of r", spearman), Panel("Medians over the nodes", medians)]
 
 
 def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
@@ -348,7 +385,6 @@ def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
     means = values[np.isfinite(values)].groupby(pairs["metric"]).mean()
 
     def cloud(axes: Axes) -> None:
-        from matplotlib.colors import ListedColormap, LogNorm
 
         up, across = counts.shape
         shown = np.ma.masked_equal(counts, 0)
@@ -363,9 +399,7 @@ def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
         axes.legend(loc="lower right")
 
     end = f", Spearman {means['spearman']:.2f}" if "spearman" in means else ""
-    return Panel(
-        f"r against {label(estimator)}{end}", cloud, f"Rank of each node against {label(estimator)}, and a fit."
-    )
+    return Panel(f"r against {label(estimator)}{end}", cloud)
 
 
 def levels(study: Study, spec: Figure) -> list[Panel]:
@@ -375,30 +409,19 @@ def levels(study: Study, spec: Figure) -> list[Panel]:
 
 def _level_panels(study: Study, metric: str, pair: Sequence[str] | None) -> list[Panel]:
     study = study.largest_sample(metric)
-    about, methods = study.record.metric(metric), study.methods_with(metric)
+    methods = study.methods_with(metric)
     if not methods:
         return []
     base = BASELINE if BASELINE in methods else methods[0]
     chosen = looks(methods)
-
-    def differences(title: str, pairs: Sequence[tuple[str, str]]) -> Panel:
-        def paint(axes: Axes) -> None:
-            levels = study.levels(metric)
-            axes.axhline(0, color=MUTED, lw=1.2)
-            for index, (method, other) in enumerate(pairs):
-                found = [study.compare(method, other, metric, level) for level in levels]
-                _gains(axes, _dodge(range(len(levels)), index, len(pairs)), found, chosen[method], label(method))
-            axes.set_xlim(-0.5, len(levels) - 0.5)
-            _level_axis(axes, levels, about.level)
-            axes.set_ylabel(f"difference in {about.title}")
-
-        return Panel(title, paint, f"{title}: paired, with intervals.")
-
-    panels = [_means(study, metric, chosen, about.title)]
-    if len(methods) > 1:
-        panels.append(differences(f"Difference from {label(base)}", [(m, base) for m in methods if m != base]))
+    panels = [_means(study, metric, chosen, study.record.metric(metric).title)]
+    compared = [(f"Difference from {label(base)}", [(method, base) for method in methods if method != base])]
     if pair and set(pair) <= set(methods):
-        panels.append(differences(f"{label(pair[0])} less {label(pair[1])}, own scale", [(pair[0], pair[1])]))
+        compared.append((f"{label(pair[0])} less {label(pair[1])}, own scale", [(pair[0], pair[1])]))
+    for title, pairs in compared:
+        found = {a: [study.compare(a, b, metric, level) for level in study.levels(metric)] for a, b in pairs}
+        if found and not study.swept:
+            panels.append(_differences(study, metric, found, chosen, title))
     return panels
 
 
@@ -407,9 +430,8 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
     shown = [(name, study.largest_sample(metric)) for name, study in named if study.scores(metric)]
     if len(shown) < 2:
         return None
-    values = [own["value"].astype(float) for _, study in shown for own in study.scores(metric).values()]
-    low, high = min(own.min() for own in values), max(own.max() for own in values)
-    margin = 0.04 * ((high - low) or 0.1)
+    values = np.concatenate([own["value"].astype(float) for _, study in shown for own in study.scores(metric).values()])
+    margin = 0.04 * (np.ptp(values) or 0.1)
     chosen = looks(dict.fromkeys(method for _, study in shown for method in study.methods_with(metric)))
 
     def panel(name: str, study: Study) -> Panel:
@@ -417,7 +439,7 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
 
         def paint(axes: Axes) -> None:
             plain.draw(axes)
-            axes.set_ylim(low - margin, high + margin)
+            axes.set_ylim(values.min() - margin, values.max() + margin)
 
         return replace(plain, draw=paint)
 
@@ -429,76 +451,44 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
     )
 
 
-def _means(study: Study, metric: str, chosen: dict[str, Look], title: str) -> Panel:
-    """Return a panel with the means of each method over its trials, level by level or at each swept value."""
-    about, axis, values = study.record.metric(metric), study.record.axis, study.settings
-    by = "setting" if axis and len(values) > 1 else "level"
-    levels = values if by == "setting" else study.levels(metric)
-    places = {level: level if by == "setting" else i for i, level in enumerate(levels)}
-
-    def paint(axes: Axes) -> None:
-        rows = default_target(study.of(metric))
-        for method in study.methods_with(metric):
-            own = rows[rows["method"] == method]
-            color, marker, dash = chosen[method]
-            means = own.groupby(by)["value"].mean().reindex(levels)
-            axes.plot(list(places.values()), means, dash, color=color, marker=marker, label=_name(label(method)))
-            axes.plot(own[by].map(places), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
-        if by == "level":
-            _level_axis(axes, levels, about.level)
-        elif axis is not None:
-            axes.set(xlabel=axis.label, xticks=levels)
-        axes.set_ylabel(about.title)
-
-    return Panel(title, paint, f"{about.title} of {len(study.methods_with(metric))} methods.")
-
-
 def sweep(study: Study, spec: Figure) -> list[Panel]:
     """Draw metrics against the swept setting, with the values of the paper where it prints them."""
-    axis, paper = study.record.axis, study.record.paper
-    values = study.settings
-    if axis is None or len(values) < 2:
+    axis, paper, values = study.record.axis, study.record.paper, study.settings
+    if axis is None or not study.swept:
         return []
-    base = axis.base if axis.base in values else values[0]
+    base = study.base
     printed = paper.get("value", [])
     paper_look: dict[str, Any] = {"color": INK, "ls": ":", "marker": "D", "lw": 1, "mfc": "white", "label": "the paper"}
     ratio: Any = spec.options.get("ratio")
 
     def differences(metric: str) -> Panel:
-        about = study.record.metric(metric)
+        chosen = looks(study.methods_with(metric))
+        found = {m: [study.compare_settings(m, v, metric) if v != base else None for v in values] for m in chosen}
+        title = f"{study.record.metric(metric).title}: difference from {axis.label} = {base:g}"
+        plain = _differences(study, metric, found, chosen, title, base)
 
         def paint(axes: Axes) -> None:
-            axes.axhline(0, color=MUTED, lw=1.2)
-            chosen = looks(study.methods_with(metric))
-            for index, (method, look) in enumerate(chosen.items()):
-                found = [study.compare_settings(method, v, base, metric) if v != base else None for v in values]
-                _gains(axes, _dodge(values, index, len(chosen)), found, look, label(method), base)
+            plain.draw(axes)
             if metric in paper and base in printed:
                 axes.plot(printed, np.array(paper[metric]) - paper[metric][printed.index(base)], **paper_look)
-            axes.set(xlabel=axis.label, ylabel=f"difference in {about.title}", xticks=values)
 
-        title = f"{about.title}: difference from {axis.label} = {base:g}"
-        return Panel(title, paint, f"Paired differences in {about.title} for each {axis.label}.")
+        return replace(plain, draw=paint)
 
     def fraction(axes: Axes) -> None:
         own = study.rows[study.rows["method"] == study.methods[-1]]  # the rank does not depend on the weights
-        above, below = (
-            own[own["metric"] == name].groupby("setting")["value"].mean().reindex(values).to_numpy(float)
-            for name in ratio
-        )
-        axes.plot(values, above / below, color=RED, marker="o", label="measured")
+        means = own.pivot_table(index="setting", columns="metric", values="value").reindex(values)
+        axes.plot(values, means[ratio[0]] / means[ratio[1]], color=RED, marker="o", label="measured")
         if set(ratio) <= set(paper):
             axes.plot(printed, np.array(paper[ratio[0]]) / paper[ratio[1]], **paper_look)
         axes.plot(values, values, color=FAINT, lw=1, label=f"r = {axis.label} d")
         axes.set(xlabel=axis.label, ylabel="r / d", ylim=(0, None), xticks=values)
 
     measured = [metric for metric in spec.metrics if study.has(metric)]
-    panels = []
-    if len(measured) == 1 and not ratio:
-        panels.append(_means(study, measured[0], looks(study.methods), study.record.metric(measured[0]).title))
-    panels += [differences(metric) for metric in measured]
+    panels = [differences(metric) for metric in measured]
     if ratio and all(map(study.has, ratio)):
-        panels.append(Panel("Median rank over median dimension", fraction, "Rank over dimension at each value."))
+        panels.append(Panel("Median rank over median dimension", fraction))
+    elif len(measured) == 1:
+        panels.insert(0, _means(study, measured[0], looks(study.methods), study.record.metric(measured[0]).title))
     return panels
 
 
@@ -524,9 +514,9 @@ def tuning(study: Study, spec: Figure) -> list[Panel]:
                 if method in means:
                     axes.axhline(means[method], color=color, ls=dash, lw=1.6, label=rule.replace("_", " "))
             axes.set(xscale="log", xlabel="bandwidth scale c", ylabel="LOO")
-            _ticks(axes, [0.2, 0.5, 1, 2])
+            _log_ticks(axes.xaxis, (1, 2, 5))
 
-        return Panel(f"{WEIGHTS[kind]} weights", paint, f"LOO against the bandwidth scale with {kind} weights.")
+        return Panel(f"{WEIGHTS[kind]} weights", paint)
 
     return [panel(kind) for kind in SPECTRAL if f"tuned_local_{kind}" in means]
 
@@ -572,63 +562,131 @@ def draw_sweep(found: Sweep, name: str) -> Drawing:
 
 def _sweep_curve(found: Sweep, axis: str) -> Panel:
     values = found.values(axis)
-    places = dict(zip(values, values if all(map(is_number, values)) else range(len(values)), strict=True))
+    places = values if all(map(is_number, values)) else list(range(len(values)))
+    means = {
+        method: [compare_number(found.at({axis: value}, method), 0.0) for value in values] for method in found.methods
+    }
 
     def paint(axes: Axes) -> None:
-        for index, (method, look) in enumerate(looks(found.methods).items()):
-            means = [found.mean(method, {axis: value}) for value in values]
-            _gains(axes, _dodge(list(places.values()), index, len(found.methods)), means, look, label(method))
-        axes.set_xticks(list(places.values()), [_short(value) for value in values])
+        _whisker_lines(axes, places, means, looks(means))
+        axes.set_xticks(places, [short(value) for value in values])
         axes.set(xlabel=axis, ylabel=found.metric.title)
 
-    return Panel(found.metric.title, paint, f"{found.metric.title} for each {axis}.")
+    return Panel(found.metric.title, paint)
 
 
 def _heatmaps(found: Sweep, method: str) -> list[Panel]:
     """Return a heatmap for each pair of settings, with the others at the values of the paper and at the best ones."""
-    means = found.frame[found.frame["method"] == method].groupby(list(found.axes), dropna=False)["value"].mean()
-    span = float(means.min()), float(means.max())
-    best, panels = found.best(method), []
+    means, panels = found.means(method), []
+    best = found.best(method)
     for row, column in combinations(list(found.axes)[:MAX_HEATMAP_AXES], 2):
         others = [axis for axis in found.axes if axis not in (row, column)]
         fixed = [{axis: chosen[axis] for axis in others} for chosen in (found.axes, best)]
         kinds = (" (paper)", " (best)") if fixed[0] != fixed[1] else ("",)
         for settings, kind in zip(fixed, kinds, strict=False):
-            rows = found.at(settings)
-            rows = rows[rows["method"] == method]
+            rows = found.at(settings, method)
             if len(rows[[row, column]].drop_duplicates()) > 1:
-                text = ", ".join(f"{axis} = {_short(value)}" for axis, value in settings.items())
-                panels.append(_heatmap(rows, row, column, found.metric.title, text + kind, span))
+                text = ", ".join(f"{axis} = {short(value)}" for axis, value in settings.items())
+                table = rows.pivot_table(index=row, columns=column, values="value")
+                panels.append(_heatmap(table, found.metric.title, text + kind, means.min(), means.max()))
     return panels
 
 
-def _heatmap(rows: pd.DataFrame, row: str, column: str, title: str, fixed: str, span: tuple[float, float]) -> Panel:
-    """Return a panel with means by two settings, written into the cells, with colours that span a given range."""
-    table = rows.pivot_table(index=row, columns=column, values="value", aggfunc="mean")
+def _heatmap(table: pd.DataFrame, title: str, fixed: str, low: float, high: float) -> Panel:
+    """Return a panel with means by two settings, written into the cells; colours span from `low` to `high`."""
 
     def paint(axes: Axes) -> None:
-        from matplotlib.colors import LinearSegmentedColormap
 
-        values = table.to_numpy(float)
         shades = LinearSegmentedColormap.from_list("asbc", SHADES[:6])
-        image = axes.imshow(values, cmap=shades, aspect="auto", vmin=span[0], vmax=span[1])
+        image = axes.imshow(table, cmap=shades, aspect="auto", vmin=low, vmax=high)
         bar = axes.figure.colorbar(image, ax=axes, label=title, pad=0.02, aspect=30)
         bar.ax.grid(visible=False)
-        dark = span[0] + 0.6 * (span[1] - span[0])
         size = "medium" if len(table.columns) < 4 else "small" if len(table.columns) < 6 else "x-small"
-        for (i, j), value in np.ndenumerate(values):
+        for (i, j), value in np.ndenumerate(table.to_numpy(float)):
             if np.isfinite(value):
-                color = "white" if value > dark else INK
+                color = "white" if value > low + 0.6 * (high - low) else INK
                 axes.text(j, i, f"{value:.3f}", ha="center", va="center", color=color, size=size)
-        axes.set_xticks(range(len(table.columns)), [_short(value) for value in table.columns])
-        axes.set_yticks(range(len(table.index)), [_short(value) for value in table.index])
+        axes.set_xticks(range(len(table.columns)), [short(value) for value in table.columns])
+        axes.set_yticks(range(len(table.index)), [short(value) for value in table.index])
         axes.grid(visible=False)
-        axes.set(xlabel=column, ylabel=row)
+        axes.set(xlabel=table.columns.name, ylabel=table.index.name)
 
-    return Panel(fixed or title, paint, f"Mean {title} by {row} and {column}. {fixed}")
+    return Panel(fixed or title, paint)
 
 
 # Pieces
+
+
+def _means(study: Study, metric: str, chosen: Mapping[str, Look], title: str) -> Panel:
+    """Return a panel with the means of each method over its trials, level by level or at each swept value."""
+    by, places = _x_axis(study, metric)
+
+    def paint(axes: Axes) -> None:
+        rows = default_target(study.of(metric))
+        for method in study.methods_with(metric):
+            own = rows[rows["method"] == method]
+            color, marker, dash = chosen[method]
+            means = own.groupby(by)["value"].mean().reindex(list(places))
+            axes.plot(list(places.values()), means, dash, color=color, marker=marker, label=_name(label(method)))
+            axes.plot(own[by].map(places), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
+        _label_x_axis(axes, study, metric)
+        axes.set_ylabel(study.record.metric(metric).title)
+
+    return Panel(title, paint)
+
+
+def _differences(
+    study: Study,
+    metric: str,
+    found: Mapping[str, Sequence[Comparison | None]],
+    chosen: Mapping[str, Look],
+    title: str,
+    base: float | None = None,
+) -> Panel:
+    """Return a panel with paired differences, a list for each method; they are zero at the swept value `base`."""
+
+    def paint(axes: Axes) -> None:
+        axes.axhline(0, color=MUTED, lw=1.2)
+        _whisker_lines(axes, list(_x_axis(study, metric)[1].values()), found, chosen, base)
+        _label_x_axis(axes, study, metric)
+        axes.set_ylabel(f"difference in {study.record.metric(metric).title}")
+
+    return Panel(title, paint)
+
+
+def _x_axis(study: Study, metric: str) -> tuple[str, dict[Any, float]]:
+    """Return the column of the x axis, and the place of each value: levels are at equal steps."""
+    if study.swept:
+        return "setting", {value: value for value in study.settings}
+    return "level", {level: place for place, level in enumerate(study.levels(metric))}
+
+
+def _label_x_axis(axes: Axes, study: Study, metric: str) -> None:
+    places, axis = _x_axis(study, metric)[1], study.record.axis
+    axes.set_xticks(list(places.values()), [level_name(value) for value in places])
+    axes.set_xlabel(axis.label if axis and study.swept else study.record.metric(metric).level)
+
+
+def _whisker_lines(
+    axes: Axes,
+    places: Sequence[float],
+    found: Mapping[str, Sequence[Comparison | None]],
+    chosen: Mapping[str, Look],
+    base: float | None = None,
+) -> None:
+    """Draw differences with intervals, a line for each method, and zero at `base`; a missing one leaves a gap.
+
+    Each method is moved aside a little, so that whiskers do not overlap.
+    """
+    step = float(np.diff(np.unique(places)).min()) if len(set(places)) > 1 else 1.0
+    for index, (method, gains) in enumerate(found.items()):
+        aside = step * min(0.11, 0.7 / len(found)) * (index - (len(found) - 1) / 2)
+        known = {place + aside: c for place, c in zip(places, gains, strict=True) if c is not None}
+        if known:
+            color, marker, dash = chosen[method]
+            line = [(x, c.difference) for x, c in known.items()] + ([] if base is None else [(base, 0.0)])
+            axes.plot(*zip(*sorted(line), strict=True), dash, color=color, lw=1, alpha=0.6)
+            _whiskers(axes, list(known), list(known.values()), color, marker, label(method))
 
 
 def _whiskers(axes: Axes, x: Sequence[float], found: Sequence[Comparison], color: str, marker: str, name: str) -> None:
@@ -637,51 +695,14 @@ def _whiskers(axes: Axes, x: Sequence[float], found: Sequence[Comparison], color
     axes.errorbar(x, y, reach, fmt=marker, color=color, capsize=2.5, elinewidth=1.3, label=_name(name))
 
 
-def _gains(
-    axes: Axes, x: Any, found: Sequence[Comparison | None], look: Look, name: str, base: float | None = None
-) -> None:
-    """Draw differences with intervals in the look of a method, and zero at `base`; a missing one leaves a gap."""
-    known = [(place, c) for place, c in zip(x, found, strict=True) if c is not None]
-    if known:
-        line = [(place, c.difference) for place, c in known] + ([] if base is None else [(base, 0.0)])
-        axes.plot(*zip(*sorted(line), strict=True), look.dash, color=look.color, lw=1, alpha=0.6)
-        _whiskers(axes, [place for place, _ in known], [c for _, c in known], look.color, look.marker, name)
+def _log_ticks(axis: Any, steps: Sequence[float] = (1,)) -> None:
+    """Label a logarithmic axis in plain text, at the given multiples of powers of ten."""
 
-
-def _dodge(x: Sequence[float], index: int, count: int) -> NDArray[np.float64]:
-    """Return places on an axis, moved aside for one of several methods, so that their whiskers do not overlap."""
-    step = float(np.diff(np.unique(x)).min()) if len(set(x)) > 1 else 1.0
-    return np.asarray(x, float) + step * min(0.11, 0.7 / count) * (index - (count - 1) / 2)
-
-
-def _level_axis(axes: Axes, levels: Sequence[float], unit: str) -> None:
-    """Place levels at equal steps: small levels would crowd together otherwise."""
-    axes.set_xticks(range(len(levels)), [level_name(level) for level in levels])
-    axes.set_xlabel(unit)
-
-
-def _ticks(axes: Axes, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at those of some numbers that the data span."""
-    low, high = axes.get_xlim()
-    values = [value for value in values if low <= value <= high]
-    axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.set_xticks([], minor=True)
-
-
-def _power_ticks(axes: Axes) -> None:
-    """Label a logarithmic axis by powers of ten in plain text."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    digits = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    axes.yaxis.set_major_locator(LogLocator(numticks=8))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: "10" + f"{np.log10(y):.0f}".translate(digits)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_major_locator(LogLocator(subs=steps, numticks=8))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _name(text: str) -> str:
     """Return a legend entry; matplotlib hides entries that start with an underscore."""
     return text.replace("_", " ") or " "
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if is_number(value) else str(value)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import count
 from typing import Any
 
+from jinja2 import Environment
+
 from asbc.evaluate.scores import Comparison, Gap
-from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Evidence, Study, Subject, subject_name
+from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Evidence, Study, Subject, data_name
 from asbc.report.figures import Drawing, draw_figures, figure_svgs, side_by_side
-from asbc.report.style import full_label, label, level_name, level_order, listed
+from asbc.report.names import full_label, level_name, level_order, listed
 from asbc.report.tables import FilledTable, fill_tables
 from asbc.report.verdicts import FAILS, HOLDS, NOT_RUN, UNKNOWN, Answer, Caveat, Verdict, answer, caveats, judge, recipe
 from asbc.runs.experiments import EXPERIMENTS
@@ -28,7 +29,14 @@ COUNTED = {  # in sentences, of one and of several claims
     UNKNOWN: ("cannot be decided", "cannot be decided"),
     NOT_RUN: ("was not run", "were not run"),
 }
-
+SHOWN_SETTINGS = {
+    "k_cand": "k_cand",
+    "neighbors.metric": "metric",
+    "dimension.estimator": "dimension",
+    "bandwidth.gamma": "γ",
+    "bandwidth.n_grid": "grid points",
+    "seed": "seed",
+}
 GLOSSARY = {
     "kNN": "The plain graph: each node is joined to its k nearest neighbours with equal weights.",
     "NNK": "Non-negative kernel regression: weights that reconstruct a node from its neighbours in the kernel space. "
@@ -94,39 +102,36 @@ def draw_together(reports: Sequence[SubjectReport]) -> list[Drawing]:
     """Return the figures that show all subjects side by side; none for a single subject."""
     drawn = []
     for name in ("loo", "lp"):
-        named = [(report.subject.name, report.subject.studies[name]) for report in reports
-                 if name in report.subject.studies]  # fmt: skip
-        drawn.append(side_by_side(named, EXPERIMENTS[name].figures[0], name))
+        subjects = [report.subject for report in reports if name in report.subject.studies]
+        studies = [(subject.name, subject.studies[name]) for subject in subjects]
+        drawn.append(side_by_side(studies, EXPERIMENTS[name].figures[0], name))
     return [drawing for drawing in drawn if drawing is not None]
 
 
 def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Sequence[Drawing] = ()) -> str:
     """Return the page as HTML, with the figures of all subjects together. The same results give the same text."""
-    from jinja2 import Environment
-
     here = files("asbc.report")
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters |= {"minus": _minus, "label": full_label}
-    ended = max(run.status.get("ended", run.status.get("started", 0.0)) for run in evidence.runs)
+    functions: tuple[Callable[..., Any], ...] = (
+        setup, unfinished, data_name, answer_text, rivals, code, tally, compare_graphs, compare_claims, column_spans,
+        whisker, figure_svgs, listed,
+    )  # fmt: skip
+    templates.globals |= {function.__name__: function for function in functions}
     seen: dict[str, str] = {}
-    numbers = count()
 
-    def once(text: str, where: str = "") -> str:
-        """Return a paragraph the first time; later nothing, or a reference to where it was."""
-        if text not in seen:
-            seen[text] = where
-            return text
-        return f"Same settings as {seen[text]}." if seen[text] else ""
+    def once(text: str, later: str = "") -> str:
+        """Return a paragraph the first time, and afterwards what was given for later."""
+        if text in seen:
+            return seen[text]
+        seen[text] = later
+        return text
 
-    caveat_subjects: dict[Caveat, list[str]] = {}
-    code_places: dict[str, list[tuple[Subject, str]]] = {}
+    caveats: dict[Caveat, list[Subject]] = {}
     for report in reports:
         for caveat in report.caveats:
-            caveat_subjects.setdefault(caveat, []).append(report.subject.name)
-        for found in report.answers:
-            code_places.setdefault(_code(found), []).append((report.subject, found.task))
-    shown = {r.subject.name: [c for c in r.caveats if caveat_subjects[c][0] == r.subject.name] for r in reports}
-
+            caveats.setdefault(caveat, []).append(report.subject)
+    ended = max(run.status.get("ended", run.status.get("started", 0.0)) for run in evidence.runs)
     return templates.from_string((here / "report.html").read_text(encoding="utf-8")).render(
         generator=GENERATOR,
         css=(here / "page.css").read_text(encoding="utf-8"),
@@ -137,32 +142,11 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         reports=reports,
         together=together,
         tasks=list(dict.fromkeys(found.task for report in reports for found in report.answers)),
+        caveats=caveats,
+        classes=CLASSES,
         glossary=GLOSSARY,
         ended=time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(ended)),
         once=once,
-        anchor=anchor,
-        heading=heading,
-        setup=_setup,
-        unfinished=_unfinished,
-        run_name=_run_names(evidence),
-        answer_text=_answer_text,
-        rivals=_rivals,
-        caveats=shown,
-        caveat_subjects=caveat_subjects,
-        code=_code,
-        code_places=code_places,
-        code_uses=lambda places: listed(
-            [f"“{task}”{f' on {subject.name}' if len(reports) > 1 else ''}" for subject, task in places]
-        ),
-        listed=listed,
-        tally=_tally,
-        classes=CLASSES,
-        all_methods=_all_methods,
-        all_claims=_all_claims,
-        column_spans=_column_spans,
-        whisker=whisker,
-        svgs=lambda drawing: figure_svgs(drawing, f"figure {next(numbers)}"),
-        is_comparison=lambda cell: isinstance(cell, Comparison),
         without_labels=listed([r.heading for r in EXPERIMENTS.values() if r.needs_labels and r.suggested]),
         baseline=BASELINE,
     )
@@ -175,44 +159,30 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     tasks: dict[str, list[str]] = {}
     for found in answers:
         gap = found.over(BASELINE) if found.method != BASELINE else None
-        gain = (
-            f" ({found.ranking.means[found.method]:.3f}, {gap.difference:+.3f} over {label(BASELINE)})" if gap else ""
-        )
+        gain = f" ({found.ranking.means[found.method]:.3f}, {gap.difference:+.3f} over kNN)" if gap else ""
         tasks.setdefault(found.method, []).append(f"“{found.task}”{gain}")
     if not answers:
         first = f"The runs on {names} do not compare graphs on any task with at least {FEWEST_TRIALS} trials yet."
     elif len(reports) == 1:
-        verdict = {BASELINE: "as good as any graph"}
-        parts = [f"{full_label(m)} is {verdict.get(m, 'recommended')} for {listed(own)}" for m, own in tasks.items()]
+        said = {method: "as good as any graph" if method == BASELINE else "recommended" for method in tasks}
+        parts = [f"{full_label(method)} is {said[method]} for {listed(own)}" for method, own in tasks.items()]
         first = f"On {names}, {', and '.join(parts)}."
     else:
-        (best, own), *others = sorted(tasks.items(), key=lambda item: -len(item[1]))
-        first = f"On {names}, {full_label(best)} is recommended in {len(own)} of {len(answers)} comparisons of graphs"
-        first += f" ({listed([f'{full_label(name)} in {len(some)}' for name, some in others])})." if others else "."
-    counted = _tally([one for report in reports for one in report.verdicts])
-    tests = sum(one.of_paper for report in reports for one in report.verdicts)
-    return [_minus(first), f"Of {tests} tests of the paper's claims, {listed([text for _, text in counted])}."]
+        best, *others = sorted(tasks, key=lambda method: -len(tasks[method]))
+        share = f"{len(tasks[best])} of {len(answers)} comparisons of graphs"
+        first = f"On {names}, {full_label(best)} is recommended in {share}"
+        first += f" ({listed([f'{full_label(name)} in {len(tasks[name])}' for name in others])})." if others else "."
+    verdicts = [one for report in reports for one in report.verdicts if one.of_paper]
+    counted = listed([text for _, text in tally(verdicts)])
+    return [_minus(first), f"Of {len(verdicts)} tests of the paper's claims, {counted}."]
 
 
-def _code(found: Answer) -> str:
+def code(found: Answer) -> str:
+    """Return Python that builds the graph of an answer, if the settings of its run name it."""
     return recipe(found.study.runs[-1], found.method) or ""
 
 
-def heading(subject: Subject, experiment: str) -> str:
-    """Return the title of an experiment's section."""
-    if experiment in subject.studies:
-        return subject.studies[experiment].record.heading
-    return EXPERIMENTS[experiment].heading if experiment in EXPERIMENTS else experiment
-
-
-def anchor(subject: Subject, experiment: str) -> str:
-    """Return the id of an experiment's section."""
-    safe = "".join(c if c.isalnum() or c == "_" else "-" for c in experiment)
-    number = list(subject.studies).index(experiment) if experiment not in EXPERIMENTS else ""
-    return f"{safe}{number}-{subject.slug}"
-
-
-def _answer_text(found: Answer) -> tuple[str, str, str]:
+def answer_text(found: Answer) -> tuple[str, str, str]:
     """Return the verdict on an answer, its class, and a sentence about it."""
     best, tied = full_label(found.ranking.methods[0]), [full_label(name) for name in found.ranking.alike]
     if not found.enough:
@@ -226,18 +196,15 @@ def _answer_text(found: Answer) -> tuple[str, str, str]:
     return "tied for best", "open", f"It has the highest mean, and is statistically tied with {listed(tied, 6)}."
 
 
-def _rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
+def rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
     """Return the lead of the best method over kNN and over the runner-up, with a shared scale."""
-    gaps = {name: gap for name in dict.fromkeys([BASELINE, found.runner_up]) if (gap := found.over(name)) is not None}
-    span = _span(gaps.values())
-    best = full_label(found.ranking.methods[0])
-    return [
-        (f"{best} − {full_label(name)}{' (runner-up)' if name == found.runner_up else ''}", gap, span)
-        for name, gap in gaps.items()
-    ]
+    best, second, *_ = found.ranking.methods
+    names = {BASELINE: full_label(BASELINE), second: f"{full_label(second)} (runner-up)"}
+    gaps = {text: gap for name, text in names.items() if (gap := found.over(name)) is not None}
+    return [(f"{full_label(best)} − {text}", gap, _span(gaps.values())) for text, gap in gaps.items()]
 
 
-def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
+def tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     """Return how many claims of the paper have each verdict: its class, and the text."""
     counts = Counter(one.verdict for one in verdicts if one.of_paper)
     return [
@@ -247,7 +214,7 @@ def _tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
     ]
 
 
-def _unfinished(study: Study) -> str:
+def unfinished(study: Study) -> str:
     """Return which runs of a study are not finished, and how far they are."""
     parts = []
     for run in study.runs:
@@ -257,57 +224,33 @@ def _unfinished(study: Study) -> str:
     return "; ".join(parts)
 
 
-def _setup(study: Study) -> str:
-    get = study.runs[-1].setting
-    swept = study.record.axis.key if study.record.axis else ""
-    samples = ", ".join(map(level_name, sorted(study.rows["samples"].unique().tolist(), key=level_order)))
-    facts = [
-        f"{samples} samples per class" if samples != "all" else "all samples",
-        f"{study.rows['trial'].nunique()} trials",
-        *(
-            text.format(get(key))
-            for key, text in (
-                ("k_cand", "k_cand = {}"),
-                ("neighbors.metric", "{} metric"),
-                ("dimension.estimator", "dimension by {}"),
-                ("bandwidth.gamma", "γ = {}"),
-                ("bandwidth.n_grid", "{} grid points"),
-                ("seed", "seed {}"),
-            )
-            if key != swept and get(key) is not None
-        ),
-    ]
-    return ", ".join(facts) + "."
+def setup(study: Study) -> str:
+    """Return the settings of a study in one line."""
+    samples = [level_name(level) for level in sorted(study.rows["samples"].unique().tolist(), key=level_order)]
+    facts = [f"Samples per class: {', '.join(samples)}", f"trials: {study.rows['trial'].nunique()}"]
+    for key, name in SHOWN_SETTINGS.items():
+        value = study.runs[-1].setting(key)
+        if value is not None and not (study.record.axis and study.record.axis.key == key):
+            facts.append(f"{name}: {value}")
+    return "; ".join(facts) + "."
 
 
-def _run_names(evidence: Evidence) -> dict[str, str]:
-    """Return the name of the data of each run."""
-    names = {
-        run.id: subject_name(*(str(run.status.get(key, "?")) for key in ("dataset", "encoder")))
-        for run in evidence.runs
-    }
-    for subject in evidence.subjects:
-        for study in subject.studies.values():
-            names |= {run.id: subject.name for run in (*study.runs, *study.others)}
-    return names
-
-
-def _all_methods(reports: Sequence[SubjectReport], task: str) -> dict[str, Any]:
+def compare_graphs(reports: Sequence[SubjectReport], task: str) -> dict[str, Any]:
     """Return what the table of one task shows for several subjects: the methods that most subjects have come first."""
     found = {report.subject.name: next((a for a in report.answers if a.task == task), None) for report in reports}
     times = Counter(method for a in found.values() if a for method in a.study.methods if method in a.ranking.means)
     metric = next(a.metric for a in found.values() if a)
-    return {"metric": metric, "methods": sorted(times, key=lambda method: -times[method]), "answers": found}
+    return {"metric": metric, "methods": [method for method, _ in times.most_common()], "answers": found}
 
 
-def _all_claims(reports: Sequence[SubjectReport]) -> list[tuple[str, list[Verdict | None]]]:
+def compare_claims(reports: Sequence[SubjectReport]) -> list[tuple[str, list[Verdict | None]]]:
     """Return every claim that was tested on any subject, with the verdict of each."""
     found = [{one.text: one for one in report.verdicts if one.verdict != NOT_RUN} for report in reports]
     texts = dict.fromkeys(one.text for report in reports for one in report.verdicts)
     return [(text, [own.get(text) for own in found]) for text in texts if any(text in own for own in found)]
 
 
-def _column_spans(table: FilledTable) -> list[tuple[float, float] | None]:
+def column_spans(table: FilledTable) -> list[tuple[float, float] | None]:
     """Return the scale of each column of differences; None for other columns."""
     columns = ([cell for cell in column if isinstance(cell, Comparison)] for column in zip(*table.rows, strict=True))
     return [_span(found) if found else None for found in columns]
@@ -322,11 +265,8 @@ def _span(found: Iterable[Comparison | Gap]) -> tuple[float, float]:
 def whisker(c: Comparison | Gap, span: tuple[float, float], less_is_better: bool = False) -> dict[str, Any]:
     """Return what draws a difference with its interval: places in a strip of 72 pixels, and the class of its colour."""
     low, high = span if span[1] > span[0] else (-1.0, 1.0)
-    names = ("zero", "low", "middle", "high")
-    places = {
-        name: round(4 + (value - low) / (high - low) * 64, 1)
-        for name, value in zip(names, (0.0, c.low, c.difference, c.high), strict=True)
-    }
+    values = {"zero": 0.0, "low": c.low, "middle": c.difference, "high": c.high}
+    places = {name: round(4 + (value - low) / (high - low) * 64, 1) for name, value in values.items()}
     above, below = ("worse", "better") if less_is_better else ("better", "worse")
     return {**places, "kind": above if c.low > 0 else below if c.high < 0 else "tied"}
 

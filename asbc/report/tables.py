@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asbc.evaluate.scores import PER_SAMPLE, Comparison, Metric, balanced_differs
-from asbc.report.evidence import BASELINE, Study, Sweep, default_target, is_number
-from asbc.report.style import SPECTRAL, WEIGHTS, label, level_name
+from asbc.report.evidence import BASELINE, Study, Sweep, default_target, short
+from asbc.report.names import SPECTRAL, WEIGHTS, label, level_name
 from asbc.runs.record import Table
 
 if TYPE_CHECKING:
@@ -113,13 +113,13 @@ def levels(study: Study, spec: Table) -> FilledTable | None:
     if not study.has(metric):
         return None
     study = study.largest_sample(metric)
-    names = study.methods_with(metric)
+    about, names = study.record.metric(metric), study.methods_with(metric)
     base = BASELINE if BASELINE in names else names[0]
     means = study.of(metric).groupby(["method", "level"])["value"].mean()
     gains = {method: study.compare(method, base, metric) for method in names if method != base}
 
     def at(level: float) -> Column:
-        return level_name(level), lambda method: _number(means.get((method, level)), 3)
+        return level_name(level), lambda method: _number(means.get((method, level)), about, 3)
 
     def counts(method: str) -> Cell:
         gain = gains.get(method)
@@ -141,8 +141,6 @@ def levels(study: Study, spec: Table) -> FilledTable | None:
 def methods(study: Study, spec: Table) -> FilledTable:
     """Fill a table with the means of several metrics by method."""
     named = [metric for metric in spec.metrics if study.has(metric)]
-    if spec.kind not in RENDERERS and not named:
-        named = list(study.rows["metric"].unique())
     return _fill(spec, study.methods, [("method", label), *(_mean_of(study, metric) for metric in named)])
 
 
@@ -162,8 +160,7 @@ def sweep(study: Study, spec: Table) -> FilledTable | None:
     axis, paper = study.record.axis, study.record.paper
     if axis is None:
         return None
-    base = axis.base if axis.base in study.settings else study.settings[0]
-    named = [metric for metric in spec.metrics if study.has(metric)]
+    base = study.base
 
     def columns(metric: str) -> Iterator[Column]:
         about = study.record.metric(metric)
@@ -171,14 +168,14 @@ def sweep(study: Study, spec: Table) -> FilledTable | None:
         if isinstance(paper.get(metric), list):
             printed = dict(zip(paper.get("value", ()), paper[metric], strict=False))
             digits = 3 if about.digits > 1 else about.digits
-            method = paper.get("method")
-            yield "paper", lambda row: _number(printed.get(row[1]) if row[0] == (method or row[0]) else None, digits)
+            only = [paper["method"]] if "method" in paper else study.methods
+            yield "paper", lambda row: _number(printed.get(row[1]) if row[0] in only else None, about, digits)
         if metric == spec.metrics[0]:
             heading = f"from {axis.label} = {base:g}"
-            yield heading, lambda row: None if row[1] == base else study.compare_settings(row[0], row[1], base, metric)
+            yield heading, lambda row: None if row[1] == base else study.compare_settings(row[0], row[1], metric)
 
     keys: list[Column] = [("method", lambda row: label(row[0])), (axis.label, lambda row: f"{row[1]:g}")]
-    measured = [column for metric in named for column in columns(metric)]
+    measured = [column for metric in spec.metrics if study.has(metric) for column in columns(metric)]
     rows = [row for row in product(study.methods, study.settings) if any(cell(row) is not None for _, cell in measured)]
     about = f"Differences are from {axis.label} = {base:g}, in the same trials."
     return _fill(spec, rows, [*keys, *measured], about_differences=about)
@@ -231,22 +228,20 @@ RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
 
 def _sweep_runs(sweep: Sweep) -> FilledTable:
     """Fill a table of all runs of a sweep by the settings in which they differ, the best first."""
-    axes = list(sweep.axes)
-    means = sweep.frame.groupby([*axes, "method"], sort=False, dropna=False)["value"].mean().unstack("method")
-    means = means[sweep.methods]
-    ascending = sweep.metric.higher_is_better is False
-    order = (means.min(axis=1) if ascending else means.max(axis=1)).sort_values(ascending=ascending, kind="stable")
-    rows = means.loc[order.index].reset_index().to_dict("records")
+    low = sweep.metric.higher_is_better is False
+    means = sweep.frame.pivot_table(index=list(sweep.axes), columns="method", values="value", sort=False)[sweep.methods]
+    best = means.min(axis=1) if low else means.max(axis=1)
+    rows = means.loc[best.sort_values(ascending=low, kind="stable").index].reset_index().to_dict("records")
 
     def setting(axis: str) -> Column:
-        return axis, lambda row: f"{row[axis]:g}" if is_number(row[axis]) else str(row[axis])
+        return axis, lambda row: short(row[axis])
 
     def mean(method: str) -> Column:
-        return f"{sweep.metric.title} {label(method)}", lambda row: _number(row[method], None, sweep.metric)
+        return f"{sweep.metric.title} {label(method)}", lambda row: _number(row[method], sweep.metric)
 
     note = "Means over trials at the largest samples, sorted by the best method of each run."
     spec = Table("runs", "runs", "All runs by their settings", note)
-    return _fill(spec, rows, [*map(setting, axes), *map(mean, sweep.methods)])
+    return _fill(spec, rows, [*map(setting, sweep.axes), *map(mean, sweep.methods)])
 
 
 def _short_classes(study: Study, metric: str) -> list[str]:
@@ -275,26 +270,18 @@ def _by_weights(study: Study) -> list[tuple[str, str]]:
     return sorted(means.index[::-1], key=lambda row: list(kinds).index(row[0]))
 
 
-def _rule(method: str) -> str:
-    """Return the name of a method where its kind of weights is in the next column."""
-    known = {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}
-    return known.get(method, label(method))
-
-
-RULE: Column = ("rule", lambda row: _rule(row[1]))
+# The name of a method where its kind of weights is in the next column.
+KNOWN_RULES = {"knn_sigma": "spectral", "nnk_sigma": "spectral", "knn_fixed": "fixed", "nnk_fixed": "fixed"}
+RULE: Column = ("rule", lambda row: KNOWN_RULES.get(row[1], label(row[1])))
 
 
 def _mean(study: Study, method: str, metric: str, digits: int | None = None, setting: Any = None) -> str | None:
     rows = default_target(study.of(metric))
-    rows = rows[rows["method"] == method]
-    if setting is not None:
-        rows = rows[rows["setting"] == setting]
-    values = rows["value"].astype(float)
-    return _number(values.mean(), digits, study.record.metric(metric)) if len(values) else None
+    rows = rows[(rows["method"] == method) & ((setting is None) | (rows["setting"] == setting))]
+    return _number(rows["value"].astype(float).mean(), study.record.metric(metric), digits)
 
 
-def _number(value: float | None, digits: int | None, about: Metric | None = None) -> str | None:
+def _number(value: float | None, about: Metric, digits: int | None = None) -> str | None:
     if value is None or not np.isfinite(value):
         return None
-    digits = about.digits if digits is None and about is not None else digits
-    return f"{value:.{digits}%}" if about is not None and about.percent else f"{value:,.{digits}f}"
+    return f"{value:,.{about.digits if digits is None else digits}{'%' if about.percent else 'f'}}"

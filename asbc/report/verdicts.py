@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from asbc.evaluate.scores import PER_SAMPLE, Comparison, Gap, Metric, Ranking, hits_of, rank_methods
 from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Study, Subject, compare_number
-from asbc.report.style import label, level_name, level_order, level_text, listed
+from asbc.report.names import label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Claim
 from asbc.runs.results import StoredRun, last_level
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 HOLDS, FAILS, UNKNOWN, NOT_RUN = "holds", "does not hold", "cannot tell", "not run"
 # What a test returns: the verdict, and the numbers that it rests on.
@@ -32,9 +30,15 @@ class Answer:
 
     task: str
     metric: Metric
-    place: str  # levels, samples and trials that it was measured at
     study: Study
     ranking: Ranking
+
+    @property
+    def place(self) -> str:
+        """Samples and trials that it was measured at."""
+        samples = self.study.of(self.metric.name)["samples"].iloc[0]
+        size = f"{level_name(samples)} samples per class" if samples else "all samples"
+        return f"{size}, trials: {self.ranking.trials}, graphs compared: {len(self.ranking.methods)}"
 
     @property
     def enough(self) -> bool:
@@ -50,10 +54,6 @@ class Answer:
     def method(self) -> str:
         """The graph to build: the best one, or plain kNN if it is statistically tied with the best."""
         return BASELINE if BASELINE in self.ranking.alike and self.enough else self.ranking.methods[0]
-
-    @property
-    def runner_up(self) -> str:
-        return self.ranking.methods[1]
 
     def over(self, other: str) -> Gap | None:
         """Return the lead of the best method over another; None for itself and for methods that were not run."""
@@ -76,21 +76,19 @@ def answer(subject: Subject) -> list[Answer]:
             ranking = _rank(chosen, metric.name, level)
             if ranking is not None:
                 task = metric.task if level is None else f"{metric.task}, {level_text([level], metric.level)}"
-                answers.append(Answer(task, metric, _place(chosen, metric, ranking), chosen, ranking))
+                answers.append(Answer(task, metric, chosen, ranking))
     return answers
 
 
 def _most_methods(studies: Iterable[Study], metric: str) -> Study | None:
     """Return the study that compares the most methods, at its largest samples. Sweeps do not count."""
-    found = []
-    for study in studies:
-        if study.has(metric) and len(study.settings) < 2:
-            samples = last_level(study.of(metric))
-            found.append((len(study.scores(metric)), level_order(samples), study, samples))
-    if not found:
-        return None
-    _, _, study, samples = max(found, key=lambda item: item[:2])
-    return study.at_samples(samples)
+    usable = [study for study in studies if study.has(metric) and not study.swept]
+
+    def size(study: Study) -> tuple[int, Any]:
+        return len(study.scores(metric)), level_order(last_level(study.of(metric)))
+
+    best = max(usable, key=size, default=None)
+    return best and best.at_samples(last_level(best.of(metric)))
 
 
 def _rank(study: Study, metric: str, level: int | None) -> Ranking | None:
@@ -102,22 +100,11 @@ def _rank(study: Study, metric: str, level: int | None) -> Ranking | None:
     scores = {name: own.sort_index() for name, own in scores.items() if set(own.index) == every}
     if len(scores) < 2 or not every:
         return None
-    hits = {name: found for name, own in scores.items() if (found := hits_of(own)) is not None}
+    hits = {name: hits_of(own) for name, own in scores.items()}
     return rank_methods(
         {name: own["value"].to_numpy(float) for name, own in scores.items()},
         trial=[trial for _, _, trial in sorted(every)],
-        hits=hits if len(hits) == len(scores) else None,
-    )
-
-
-def _place(study: Study, metric: Metric, ranking: Ranking) -> str:
-    samples = study.of(metric.name)["samples"].iloc[0]
-    return ", ".join(
-        [
-            f"{level_name(samples)} samples per class" if samples else "all samples",
-            f"{ranking.trials} trial{'' if ranking.trials == 1 else 's'}",
-            f"{len(ranking.methods)} graphs compared",
-        ]
+        hits=None if any(one is None for one in hits.values()) else hits,  # type: ignore[arg-type]
     )
 
 
@@ -183,6 +170,9 @@ class Caveat:
     experiment: str
 
 
+TASKS = {"lp": "propagation", "loo": "the vote", "ari": "spectral clustering"}
+
+
 def caveats(subject: Subject) -> list[Caveat]:
     """Return what averages over levels and tasks do not show."""
     found: list[Caveat] = []
@@ -197,115 +187,82 @@ def caveats(subject: Subject) -> list[Caveat]:
     return found + _crowded(subject)
 
 
-TASKS = {"lp": "propagation", "loo": "the vote", "ari": "spectral clustering"}
-
-
 def _turns(study: Study, metric: str) -> list[Caveat]:
     """Find methods that lose to kNN at some levels and win at others; those with the same pattern go together."""
-    levels = study.levels(metric)
-    patterns: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
-    gains: dict[tuple[str, int], Comparison] = {}
+    patterns: dict[tuple[str, str], list[str]] = {}
+    unit = study.record.metric(metric).level
     for method in study.methods_with(metric):
-        found = {level: study.compare(method, BASELINE, metric, level) for level in levels if method != BASELINE}
-        gains |= {(method, level): gain for level, gain in found.items() if gain is not None}
-        lost = tuple(level for level, gain in found.items() if gain is not None and gain.high < 0)
-        won = tuple(level for level, gain in found.items() if gain is not None and gain.low > 0)
+        gains = {level: study.compare(method, BASELINE, metric, level) for level in study.levels(metric)}
+        known = {level: gain for level, gain in gains.items() if gain is not None and method != BASELINE}
+        lost = [level for level, gain in known.items() if gain.high < 0]
+        won = [level for level, gain in known.items() if gain.low > 0]
         if lost and won:
-            patterns.setdefault((lost, won), []).append(method)
-    caveats = []
-    for (lost, won), methods in patterns.items():
-        s = "s" if len(methods) == 1 else ""
-        text = (
-            f"{listed([label(m) for m in methods])} lose{s} to {label(BASELINE)} in {TASKS[metric]} at "
-            f"{_span(study, lost, metric)}, and win{s} at {_span(study, won, metric)}"
+            numbers = "; ".join(f"{level_name(at)}: {interval(known[at])}" for at in (lost[0], won[-1]))
+            key = level_text(lost, unit), level_text(won, unit)
+            patterns.setdefault(key, []).append(f"{label(method)} − {label(BASELINE)}, {numbers}")
+    return [
+        Caveat(
+            f"In {TASKS[metric]}, worse than {label(BASELINE)} at {lost} and better at {won}: "
+            f"{listed([text.partition(' − ')[0] for text in methods])}",
+            f"{'. '.join(methods)}.",
+            study.record.name,
         )
-        evidence = "; ".join(
-            f"{label(m)} − {label(BASELINE)}: {interval(gains[m, lost[0]])} at {level_name(lost[0])}, "
-            f"{interval(gains[m, won[-1]])} at {level_name(won[-1])}"
-            for m in methods
-        )
-        caveats.append(Caveat(text, evidence + ".", study.experiment))
-    return caveats
+        for (lost, won), methods in patterns.items()
+    ]
 
 
 def _leaders(study: Study, metric: str) -> list[Caveat]:
     """Name the method with the highest mean at each level, if it changes."""
-    rows, levels = study.of(metric), study.levels(metric)
-    means = rows[rows["method"].isin(study.methods)].groupby(["level", "method"])["value"].mean()
-    best = {level: own for level in levels if len(own := means.loc[level].dropna()) > 1}
-    leaders: dict[str, list[int]] = {}
-    for level, own in best.items():
-        leaders.setdefault(str(own.idxmax()), []).append(level)
-    if len(leaders) < 2:
+    rows, unit = study.of(metric), study.record.metric(metric).level
+    means = rows[rows["method"].isin(study.methods)].pivot_table(index="level", columns="method", values="value")
+    means = means[means.notna().sum(axis=1) > 1].reindex(study.levels(metric)).dropna(how="all")
+    best: Any = means.idxmax(axis=1)
+    if best.nunique() < 2:
         return []
-    text = "; ".join(f"{label(m)} at {_span(study, at, metric)}" for m, at in leaders.items())
-    shown = "; ".join(f"{level_name(level)}: {label(own.idxmax())} {own.max():.3f}" for level, own in best.items())
-    unit = study.record.metric(metric).level
+    text = "; ".join(f"{label(m)} at {level_text(best.index[best == m], unit)}" for m in best.unique())
+    shown = "; ".join(
+        f"{level_name(level)}: {label(m)} {means.loc[level, m]:.3f}" for level, m in best.to_dict().items()
+    )
     return [
         Caveat(
             f"No single method has the highest mean in {TASKS[metric]}: {text}",
             f"Means over trials, by {unit}: {shown}. Close leaders may differ by chance.",
-            study.experiment,
+            study.record.name,
         )
     ]
 
 
 def _opposed(study: Study, better: str, worse: str) -> list[Caveat]:
     """Find methods that are better than kNN in one task and worse in another."""
-    found = []
+    found = {}
     for method in study.methods:
         up, down = (study.compare(method, BASELINE, metric) for metric in (better, worse))
         if up is not None and down is not None and up.low > 0 and down.high < 0:
-            found.append((method, up, down))
-    if not found:
-        return []
-    titles = {metric: study.record.metric(metric).title for metric in (better, worse)}
-    evidence = "; ".join(
-        f"{label(m)}: {titles[worse]} {down.mean_a:.3f} against {down.mean_b:.3f}, {interval(down)}; "
-        f"{titles[better]} {interval(up)}"
-        for m, up, down in found
-    )
-    verb = "is" if len(found) == 1 else "are"
-    text = (
-        f"{listed([label(m) for m, *_ in found])} {verb} better than {label(BASELINE)} for {TASKS[better]}, "
-        f"and worse for {TASKS[worse]}"
-    )
-    return [Caveat(text, evidence + ". Intervals of ARI are over trials only.", study.experiment)]
+            found[label(method)] = (
+                f"{label(method)}: {study.record.metric(worse).title} {down.mean_a:.3f} against {down.mean_b:.3f}, "
+                f"{interval(down)}; {study.record.metric(better).title} {interval(up)}"
+            )
+    text = f"Better than {label(BASELINE)} for {TASKS[better]} and worse for {TASKS[worse]}: {listed(list(found))}"
+    evidence = f"{'. '.join(found.values())}. Intervals of ARI are over trials only."
+    return [Caveat(text, evidence, study.record.name)] if found else []
 
 
 def _crowded(subject: Subject) -> list[Caveat]:
     """Find levels at which classes are smaller than neighbourhoods: kNN's accuracy then says little about the graph."""
-    few: dict[int, set[int]] = {}
-    where: dict[int, Study] = {}
-    mixed: set[int] = set()
+    found: dict[int, Caveat] = {}
     for study in subject.studies.values():
-        sizes = {int(size) for size in study.of("loo")["samples"].unique()}
-        if BASELINE not in study.methods or not sizes:
-            continue
+        sizes = {int(size) for size in study.of("loo")["samples"].unique()} if BASELINE in study.methods else set()
         for k in {run.setting("k_cand") for run in study.runs}:
-            small = {size for size in sizes if size and isinstance(k, int) and size <= k}
-            if small:
-                few.setdefault(k, set()).update(small)
-                where.setdefault(k, study)
-                mixed |= {k} if len(sizes) > 1 else set()
-    return [
-        Caveat(
-            f"At {listed([str(size) for size in sorted(sizes)])} samples per class a node has more candidates "
-            f"(k_cand = {k}) than there are other nodes of its class",
-            f"{label(BASELINE)} with equal weights must then count votes of other classes"
-            + (", and this dominates averages over levels." if k in mixed else "."),
-            where[k].experiment,
-        )
-        for k, sizes in sorted(few.items())
-    ]
-
-
-def _span(study: Study, levels: Sequence[int], metric: str) -> str:
-    """Return levels in words: "1 label per class", "2 and 5 labels per class", "5 or more labels per class"."""
-    every, unit = study.levels(metric), study.record.metric(metric).level
-    if len(levels) > 1 and list(levels) == every[-len(levels) :]:
-        return f"{level_name(levels[0])} or more {unit}"
-    return level_text(levels, unit)
+            small = [str(size) for size in sorted(sizes) if size and isinstance(k, int) and size <= k]
+            if small and k not in found:
+                found[k] = Caveat(
+                    f"At {listed(small)} samples per class a node has more candidates (k_cand = {k}) than there are "
+                    "other nodes of its class",
+                    f"{label(BASELINE)} with equal weights must then count votes of other classes"
+                    + (", and this dominates averages over levels." if len(sizes) > 1 else "."),
+                    study.record.name,
+                )
+    return [found[k] for k in sorted(found)]
 
 
 # Claims: one function per kind
@@ -322,35 +279,36 @@ class Verdict:
     of_paper: bool = True  # False for a question that the project asks beyond the paper
 
 
+class NotRunError(Exception):
+    """What a claim needs was not run. The message says what."""
+
+
 def judge(subject: Subject) -> list[Verdict]:
     """Return the verdicts on all claims, those of the paper first, and those of experiments that were not run."""
-    claims: dict[tuple[str, str], Claim] = {}
-    for name in dict.fromkeys([*EXPERIMENTS, *subject.studies]):
-        record = subject.studies[name].record if name in subject.studies else EXPERIMENTS[name]
-        claims |= {(name, claim.text): claim for claim in record.claims if claim.kind in TESTS}
+    records = EXPERIMENTS | {name: study.record for name, study in subject.studies.items()}
+    claims = {(name, claim.text): claim for name, record in records.items() for claim in record.claims}
     found = []
     for (name, text), claim in claims.items():
-        if claim.kind == "cost":
-            name, verdict, evidence = _cost(subject, claim)
-        elif name not in subject.studies:
-            verdict, evidence = NOT_RUN, "Not run yet."
-        else:
-            try:
-                verdict, evidence = TESTS[claim.kind](subject.studies[name], claim)
-            except (KeyError, ValueError, TypeError, IndexError) as error:  # a record that someone else wrote
-                verdict, evidence = NOT_RUN, f"The claim cannot be tested ({type(error).__name__}: {error})."
+        if claim.kind not in TESTS:
+            continue
+        try:
+            if claim.kind == "cost":
+                name = _timed(subject, claim.methods[0])
+            if name not in subject.studies:
+                raise NotRunError("Not run yet.")
+            verdict, evidence = TESTS[claim.kind](subject.studies[name], claim)
+        except NotRunError as error:
+            verdict, evidence = NOT_RUN, str(error) or "Not all that this needs was run."
+        except (AttributeError, KeyError, ValueError, TypeError, IndexError) as error:  # a record of someone else
+            verdict, evidence = NOT_RUN, f"The claim cannot be tested ({type(error).__name__}: {error})."
         if verdict == NOT_RUN and name in subject.failed:
             evidence = f"The run failed: {subject.failed[name]}"
-        elif verdict == NOT_RUN and not subject.labeled and needs_labels(name, claim):
-            evidence = "Needs labels, and there are none."
+        elif verdict == NOT_RUN and not subject.labeled and name in EXPERIMENTS:
+            record = EXPERIMENTS[name]
+            if record.needs_labels or record.metric(claim.metric).needs_labels:
+                evidence = "Needs labels, and there are none."
         found.append(Verdict(text, verdict, evidence, name, claim.of_paper))
     return sorted(found, key=lambda one: not one.of_paper)
-
-
-def needs_labels(experiment: str, claim: Claim) -> bool:
-    """Whether a claim of one of asbc's own experiments can only be tested on labelled data."""
-    record = EXPERIMENTS.get(experiment)
-    return record is not None and (record.needs_labels or record.metric(claim.metric).needs_labels)
 
 
 def combine(verdicts: Iterable[str]) -> str:
@@ -368,7 +326,7 @@ def _above(study: Study, claim: Claim) -> Result:
         pairs = [(claim.methods[0], other) for other in claim.methods[1:]]
     found = {pair: c for pair in pairs if (c := study.compare(*pair, claim.metric)) is not None}
     if not found or (claim.kind == "order" and len(found) < len(pairs)):
-        return NOT_RUN, "Not all of these methods were run."
+        raise NotRunError
     evidence = "; ".join(f"{label(a)} − {label(b)} {_pairs(c)}: {c.verdict}" for (a, b), c in found.items())
     return combine(c.verdict for c in found.values()), evidence + "."
 
@@ -379,7 +337,7 @@ def _number(study: Study, claim: Claim) -> Result:
     if claim.kind == "ratio":
         below = _aligned(study, claim.options["over"], claim).sort_values("trial")
         if rows.empty or len(rows) != len(below):
-            return NOT_RUN, "Not all that this needs was run."
+            raise NotRunError
         rows = rows.assign(value=rows["value"].to_numpy() / below["value"].to_numpy())
     found = compare_number(rows, value)
     if found is None:
@@ -396,54 +354,51 @@ def _closer(study: Study, claim: Claim) -> Result:
     first, second = (tuple(claim.options[key]) for key in ("first", "second"))
     found = study.compare(first, second, "spearman", by=("target", "estimator"))
     if found is None:
-        return NOT_RUN, "Not all that this needs was run."
-    evidence = f"{_pairs(found)}. {label(second[1])}: {found.mean_b:.3f}."
-    if found.verdict == FAILS and claim.options.get("if_not"):
-        evidence += f" {claim.options['if_not']}"
-    return found.verdict, evidence
+        raise NotRunError
+    remark = claim.options.get("if_not", "") if found.verdict == FAILS else ""
+    return found.verdict, f"{_pairs(found)}. {label(second[1])}: {found.mean_b:.3f}. {remark}".rstrip()
 
 
 def _wider_and_worse(study: Study, claim: Claim) -> Result:
     """At another value of the axis the bandwidth is wider and the metric lower."""
-    axis, method = study.record.axis, claim.methods[0]
-    value, wider = claim.options["value"], claim.options["wider"]
-    broad = study.compare_settings(method, value, axis.base, wider)  # type: ignore[union-attr]
-    worse = study.compare_settings(method, axis.base, value, claim.metric)  # type: ignore[union-attr]
-    text, base = axis.label, f"{axis.base:g}"  # type: ignore[union-attr]
+    axis: Any = study.record.axis
+    method, value, wider = claim.methods[0], claim.options["value"], claim.options["wider"]
+    broad = study.compare_settings(method, value, wider, axis.base)
+    worse = study.compare_settings(method, axis.base, claim.metric, value)
+    base, other = f"{axis.label} = {axis.base:g}", f"{axis.label} = {value:g}"
     if broad is None or worse is None:
-        return NOT_RUN, f"Needs {text} = {value:g} and {text} = {base} with {label(method)}."
+        raise NotRunError(f"Needs {other} and {base} with {label(method)}.")
+    width, score = (study.record.metric(name).title for name in (wider, claim.metric))
     return combine([broad.verdict, worse.verdict]), (
-        f"From {text} = {base} to {value:g} the {study.record.metric(wider).title} changes by {broad.difference:+.3f} "
-        f"[{broad.low:+.3f}, {broad.high:+.3f}]; {study.record.metric(claim.metric).title} of {label(method)} at "
-        f"{text} = {base} less that at {value:g}: {interval(worse)}."
+        f"From {base} to {other} the {width} changes by {interval(broad)}; "
+        f"{score} of {label(method)} at {base} less that at {other}: {interval(worse)}."
     )
 
 
 def _flat(study: Study, claim: Claim) -> Result:
     """The metric changes by no more than a margin at larger values of the axis."""
-    axis, method, margin = study.record.axis, claim.methods[0], float(claim.options["margin"])
-    base, text = axis.base, axis.label  # type: ignore[union-attr]
-    larger = [value for value in study.settings if value > base]
-    known = {v: c for v in larger if (c := study.compare_settings(method, v, base, claim.metric)) is not None}
+    axis: Any = study.record.axis
+    method, margin = claim.methods[0], float(claim.options["margin"])
+    larger = [value for value in study.settings if value > axis.base]
+    known = {v: c for v in larger if (c := study.compare_settings(method, v, claim.metric, axis.base)) is not None}
     if not known:
-        return NOT_RUN, f"Needs {text} = {base:g} and larger values with {label(method)}."
+        raise NotRunError(f"Needs {axis.label} = {axis.base:g} and larger values with {label(method)}.")
     evidence = (
-        f"{study.record.metric(claim.metric).title} of {label(method)} against {text} = {base:g}: "
-        f"{'; '.join(f'{text} = {v:g} {interval(c)}' for v, c in known.items())}. "
+        f"{study.record.metric(claim.metric).title} of {label(method)} against {axis.label} = {axis.base:g}: "
+        f"{'; '.join(f'{axis.label} = {v:g} {interval(c)}' for v, c in known.items())}. "
         f"Intervals within ±{margin:g} count as the same."
     )
-    trials = min(c.trials for c in known.values())
-    if trials < FEWEST_TRIALS:
-        return UNKNOWN, f"{evidence} {trials} trial(s) are too few; {FEWEST_TRIALS} are needed."
-    full = [c.mean_a == c.mean_b == 1 for c in known.values()]
-    verdicts = [UNKNOWN if one else _within(c, margin) for c, one in zip(known.values(), full, strict=True)]
-    return combine(verdicts), evidence + (" All accuracies are 1, so no change could show." if any(full) else "")
+    if any(c.trials < FEWEST_TRIALS for c in known.values()):
+        return UNKNOWN, f"{evidence} Fewer than {FEWEST_TRIALS} trials are too few."
+    if any(c.mean_a == c.mean_b == 1 for c in known.values()):
+        return UNKNOWN, f"{evidence} All accuracies are 1, so no change could show."
+    return combine(_within(c, margin) for c in known.values()), evidence
 
 
 def _regimes(study: Study, claim: Claim) -> Result:
     """The chosen rank lies between both ends of the bandwidths, and the slope peaks between them."""
     if not all(map(study.has, ("rank_median", "slope_median", "chosen_rank_median"))):
-        return NOT_RUN, "The run has not measured all that this needs."
+        raise NotRunError
     k = int(study.rows["k_cand"].iloc[0])
     rank, slope = (study.of(f"{name}_median").groupby("scale")["value"].mean() for name in ("rank", "slope"))
     chosen = float(study.of("chosen_rank_median")["value"].mean())
@@ -456,44 +411,46 @@ def _regimes(study: Study, claim: Claim) -> Result:
     )
 
 
-def _cost(subject: Subject, claim: Claim) -> tuple[str, str, str]:
-    """Compare the time of the search with the time of all that follows. Returns the experiment first."""
-    method = claim.methods[0]
+def _timed(subject: Subject, method: str) -> str:
+    """Return the experiment that has timed the search in enough trials, or at all."""
     names = dict.fromkeys(("loo", "selectors", "ablation", "gamma", *subject.studies))
-    timed = {name: _search_times(subject.studies[name], method) for name in names if name in subject.studies}
-    timed = {name: times for name, times in timed.items() if len(times)}
-    if not timed:
-        return "loo" if subject.labeled else "regimes", NOT_RUN, "No run has timed the search."
-    name = next((name for name, times in timed.items() if len(times) >= FEWEST_TRIALS), next(iter(timed)))
-    search, build, nodes = timed[name]["search_seconds"], timed[name]["build_seconds"], timed[name]["nodes"].max()
-    rest = build - search
-    ratios = timed[name].assign(value=np.log(search / rest), trial=range(len(rest)))
-    found = compare_number(ratios, 0.0)
+    timed = {name: len(_search_times(subject.studies[name], method)) for name in names if name in subject.studies}
+    name = max(timed, key=lambda name: min(timed[name], FEWEST_TRIALS), default="")
+    return name if timed.get(name) else "loo" if subject.labeled else "regimes"
+
+
+def _cost(study: Study, claim: Claim) -> Result:
+    """The search takes more time than all that follows."""
+    times = _search_times(study, claim.methods[0])
+    if times.empty:
+        raise NotRunError("No run has timed the search.")
+    search, rest = times["search_seconds"], times["build_seconds"] - times["search_seconds"]
+    found = compare_number(times.assign(value=np.log(search / rest), trial=range(len(rest))), 0.0)
     if found is None:
-        return name, UNKNOWN, "The search was too fast for the clock."
+        return UNKNOWN, "The search was too fast for the clock."
     evidence = (
-        f"{label(method)}{f' on {nodes:,.0f} nodes' if nodes == nodes else ''}: the search takes "
-        f"{search.median():.2f} s and the rest, from dimension to graph, {rest.median():.2f} s (medians). The search "
-        f"is {(search / build).median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
+        f"{label(claim.methods[0])} on {times['nodes'].max():,.0f} nodes: the search takes {search.median():.2f} s and "
+        f"the rest, from dimension to graph, {rest.median():.2f} s (medians). The search is "
+        f"{(search / (search + rest)).median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
     )
     if len(rest) > 1:
-        return name, found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
-    evidence += ". It was timed only once, because experiments of one command share it. "
-    return name, UNKNOWN, f"{evidence}`asbc experiment={name} rerun=true` on its own times it in every trial."
+        return found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
+    return UNKNOWN, (
+        f"{evidence}. It was timed only once, because experiments of one command share it. "
+        f"`asbc experiment={study.record.name} rerun=true` on its own times it in every trial."
+    )
 
 
 def _search_times(study: Study, method: str) -> pd.DataFrame:
-    """Return one row per timed search: its seconds, those of search and graph together, and the number of nodes."""
-    columns = ["samples", "trial", "nodes", "k_cand", "search_seconds", "build_seconds"]
-    own = study.rows[study.rows["method"] == method].reindex(columns=columns)
-    own = own[own["search_seconds"].notna() & (own["k_cand"].isna() | (own["k_cand"] == own["k_cand"].max()))]
-    # Trials on the whole data set may share one search; the largest subsamples with a search each say more.
-    searches = own.groupby("samples")["search_seconds"].nunique()
-    several = searches.index[searches >= FEWEST_TRIALS]
-    own = own[own["samples"] == max(several if len(several) else searches.index, key=level_order, default=0)]
-    each = own.groupby(["trial", "search_seconds"], as_index=False)[["nodes", "build_seconds"]].max()  # rows repeat it
-    one = each.groupby("search_seconds", as_index=False)[["nodes", "build_seconds"]].median()
-    return one[one["build_seconds"] > one["search_seconds"]]
+    """Return a row for each timed search, on the largest samples with several of them: its seconds and the build's."""
+    own = study.rows[study.rows["method"] == method]
+    own = own.reindex(columns=["samples", "nodes", "search_seconds", "build_seconds"])
+    own = own[own["build_seconds"] > own["search_seconds"]]
+    # Trials on the whole data set may share one search.
+    each = own.groupby(["samples", "search_seconds"], as_index=False).median()
+    several = each[each.groupby("samples")["nodes"].transform("size") >= FEWEST_TRIALS]
+    each = each if several.empty else several
+    return each[each["samples"] == last_level(each)] if len(each) else each
 
 
 TESTS: dict[str, Callable[[Study, Claim], Result]] = {
@@ -505,7 +462,7 @@ TESTS: dict[str, Callable[[Study, Claim], Result]] = {
     "wider_and_worse": _wider_and_worse,
     "flat": _flat,
     "regimes": _regimes,
-    "cost": lambda study, claim: (NOT_RUN, ""),  # judged by all studies together
+    "cost": _cost,  # of the experiment that has timed it most often
 }
 
 

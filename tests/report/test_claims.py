@@ -152,7 +152,7 @@ def test_verdicts_are_combined():
     ("accuracy", "trials", "verdict", "why"),
     [
         (0.6, 5, HOLDS, "count as the same."),
-        (0.6, 2, UNKNOWN, "2 trial(s) are too few"),
+        (0.6, 2, UNKNOWN, "Fewer than 3 trials are too few"),
         (1.1, 5, UNKNOWN, "All accuracies are 1"),
     ],
 )

@@ -4,8 +4,8 @@ import pytest
 from matplotlib.image import imread
 
 from asbc.report.evidence import read_evidence
-from asbc.report.figures import WIDTHS, draw, draw_figures, figure_svgs, panel_svg, save_print, save_svg
-from asbc.report.style import LOOKS, label, looks, own_methods
+from asbc.report.figures import LOOKS, WIDTHS, draw, draw_figures, figure_svgs, looks, panel_svg, save
+from asbc.report.names import label, set_own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment
 from tests.report.small import rows_of, write_run
@@ -21,7 +21,7 @@ def test_every_figure_is_drawn(subject, experiment):
     drawn = draw_figures(subject.studies[experiment])
     assert [drawing.name for drawing in drawn] == [spec.name for spec in EXPERIMENTS[experiment].figures]
     for drawing in drawn:
-        assert drawing.caption and all(panel.alt for panel in drawing.panels)
+        assert drawing.caption and all(panel.title for panel in drawing.panels)
         for axes in draw(drawing.panels, drawing.columns).axes:
             assert axes.get_title("left") and axes.get_xlabel()
 
@@ -29,12 +29,12 @@ def test_every_figure_is_drawn(subject, experiment):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_files_for_print_have_the_width_of_a_column_at_300_dpi(subject, tmp_path, width):
     (drawing,) = draw_figures(subject.studies["regimes"])
-    first, again = save_print(drawing, tmp_path / "a", width), save_print(drawing, tmp_path / "b", width)
-    assert [path.name for path in first] == ["fig1_regimes.png", "fig1_regimes.pdf"]
+    first, again = (save(drawing, tmp_path / name, width, ("svg", "png", "pdf")) for name in "ab")
+    assert [path.name for path in first] == ["fig1_regimes.svg", "fig1_regimes.png", "fig1_regimes.pdf"]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, again, strict=True))
-    image = imread(first[0])
+    image = imread(first[1])
     assert abs(image.shape[1] - 300 * WIDTHS[width]) <= 1 and np.ptp(image[..., :3]) > 0.5
-    assert first[1].read_bytes().startswith(b"%PDF")
+    assert first[2].read_bytes().startswith(b"%PDF")
 
 
 def test_several_panels_have_one_legend_and_no_title_is_cut(subject, tmp_path):
@@ -54,10 +54,10 @@ def test_several_panels_have_one_legend_and_no_title_is_cut(subject, tmp_path):
 
 def test_svg_is_the_same_each_time_and_refers_to_nothing_else(subject, tmp_path):
     (drawing,) = draw_figures(subject.studies["alignment"])
-    assert save_svg(drawing, tmp_path).read_text().startswith("<?xml")
+    assert save(drawing, tmp_path)[0].read_text().startswith("<?xml")
     text = panel_svg(drawing.panels[0], (5, 4))
     assert text == panel_svg(drawing.panels[0], (5, 4)) and text.startswith(
-        '<svg role="img" aria-label="Rank of each node'
+        '<svg role="img" aria-label="r against dimMST'
     )
     assert "http" not in text and "<g id" not in text and "dimMST of the node" in text
 
@@ -110,10 +110,11 @@ def test_methods_differ_in_more_than_colour():
 
 def test_methods_of_the_user_have_one_look_in_all_figures():
     mine = Experiment("loo", titles={"b": "B²", "knn_sigma": "σ"}, colors={"b": "#aa3377", "c": "url(x)"})
-    with own_methods([mine], ["knn", "a", "b", "c", "self_tuning_nnk"]):
-        assert label("b") == "B²" and label("knn_sigma") == "σ" and label("knn") == "kNN"
-        alone, together = looks(["c", "self_tuning_nnk"]), looks(["knn", "a", "b", "c"])
-        assert alone["c"] == together["c"] and together["b"].color == "#aa3377"
-        assert len({look.color for look in together.values()}) == 4
-        assert alone["self_tuning_nnk"] != alone["c"]
+    set_own_methods([mine], ["knn", "a", "b", "c", "self_tuning_nnk"])
+    assert label("b") == "B²" and label("knn_sigma") == "σ" and label("knn") == "kNN"
+    alone, together = looks(["c", "self_tuning_nnk"]), looks(["knn", "a", "b", "c"])
+    assert alone["c"] == together["c"] and together["b"].color == "#aa3377"
+    assert len({look.color for look in together.values()}) == 4
+    assert alone["self_tuning_nnk"] != alone["c"]
+    set_own_methods([], [])
     assert label("b") == "b"

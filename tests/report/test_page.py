@@ -7,8 +7,8 @@ import pytest
 
 from asbc.report.command import PAGE, main, make_report
 from asbc.report.evidence import read_evidence
+from asbc.report.names import listed
 from asbc.report.page import GLOSSARY, analyze, summarize
-from asbc.report.style import listed
 from asbc.report.verdicts import caveats, judge
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError
@@ -184,11 +184,11 @@ def test_a_failed_experiment_is_called_failed_and_subjects_of_one_name_have_thei
     fail_run(tmp_path, "lp", fingerprint="aaaaaa11")
     text = make_report([tmp_path], tmp_path / "report").read_text()
     assert "The run failed: RuntimeError: out of luck" in text
-    first, second = text.split('<section id="made-up-bbbbbb">')
-    assert '<section id="made-up-aaaaaa">' in first and "made · up (aaaaaa)" in first
+    first, second = text.split('<section id="made-up-bbbbbb22">')
+    assert '<section id="made-up-aaaaaa11">' in first and "made · up (aaaaaa11)" in first
     assert "<strong>Failed.</strong>" in first and "<strong>Failed.</strong>" not in second
     folders = {p.name for p in (tmp_path / "report" / "figures").iterdir() if p.is_dir()}
-    assert folders == {"made-up-aaaaaa", "made-up-bbbbbb"}
+    assert folders == {"made-up-aaaaaa11", "made-up-bbbbbb22"}
 
 
 def test_levels_with_more_candidates_than_classmates_are_named(tmp_path):
@@ -247,5 +247,5 @@ def test_what_applies_to_several_encoders_is_shown_once(tmp_path):
     text = make_report([tmp_path], tmp_path / "report").read_text()
     assert text.count("a node has more candidates (k_cand = 30)") == 1 and "(made · up and made · down)" in text
     assert text.count("import asbc\n") == 1
-    assert text.count("Also the code for “Vote of the neighbours” on made · down.") == 1
+    assert text.count("Same code as for “Vote of the neighbours” on made · up.") == 1
     assert text.count("The rank follows dimMST: Spearman") == 1  # a claim that was not run

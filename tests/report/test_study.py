@@ -40,6 +40,6 @@ def test_two_settings_are_compared_by_their_rows(tmp_path):
         write_run(tmp_path, "gamma", rows, bandwidth={"gamma": gamma, "n_grid": 12})
     gamma = read_evidence([tmp_path]).subjects[0].studies["gamma"]
     own = gamma.rows[gamma.rows["method"] == "nnk_sigma"]
-    found = gamma.compare_settings("nnk_sigma", 1.0, 0.5, "loo")
+    found = gamma.compare_settings("nnk_sigma", 1.0, "loo", 0.5)
     assert found == compare_methods(own.assign(method=own["setting"].astype(str)), "1.0", "0.5")
-    assert found.difference > 0 and gamma.compare_settings("nnk_sigma", 1.0, 2.0, "loo") is None
+    assert found.difference > 0 and gamma.compare_settings("nnk_sigma", 1.0, "loo", 2.0) is None

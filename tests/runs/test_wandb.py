@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from asbc.report.style import LOOKS
+from asbc.report.figures import LOOKS
 from asbc.runs import command as cli
 from asbc.runs import wandb as module
 from asbc.runs.command import show_run
