@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from asbc.bandwidth.perplexity import Perplexity
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE
 from asbc.embeddings.store import stratified_share
 from asbc.export import umap_layout
 from asbc.extras import MissingExtraError
+from asbc.graph import to_graph
 from asbc.learn.clusters import GraphClusters, by_size
 from asbc.learn.describe import Description, describe
 from asbc.learn.issues import LabelIssues, find_label_issues, wilson_interval
@@ -32,6 +34,7 @@ from asbc.learn.names import name_clusters
 from asbc.learn.source import GraphRows, open_source
 from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
+from asbc.rows import row_weights
 from asbc.validation import seed_number
 
 log = logging.getLogger(__name__)
@@ -154,11 +157,7 @@ class Findings:
     @property
     def listed_groups(self) -> list[NDArray[np.int64]]:
         """The groups of near-duplicates that a page lists, the largest first."""
-        return _largest_groups(self.about)
-
-
-def _largest_groups(about: Description) -> list[NDArray[np.int64]]:
-    return sorted(about.duplicates.groups, key=len, reverse=True)[:MAX_GROUPS]
+        return sorted(self.about.duplicates.groups, key=len, reverse=True)[:MAX_GROUPS]
 
 
 def explore(
@@ -214,74 +213,88 @@ def explore(
     >>> found.about.n, found.nodes["label"].nunique(), bool(found.nodes["x"].notna().all())
     (80, 2, True)
     """
-    bar = Progress(progress)
     if hasattr(source, "__len__") and not isinstance(source, str) and len(source) <= SMALLEST_TREE:
         raise ValueError(f"a page needs at least {SMALLEST_TREE + 1} vectors; got {len(source)}.")
+    bar = Progress(progress)
     with bar.step("graph"):
         rows = open_source(source, WEIGHTS, metric, vectors, seed)
         graph = rows.graph()
-    n = rows.neighbors.n
-    labels, texts, images = (
-        align_rows(values, rows.index, name)
-        for name, values in (("labels", labels), ("texts", texts), ("images", images))
+    given, texts, images = (
+        _aligned(values, rows, name) for name, values in (("labels", labels), ("texts", texts), ("images", images))
     )
-    columns: dict[str, Any] = {"labels": labels, "texts": texts, "images": images}
-    for name, column in columns.items():
-        if column is not None and len(column) != n:
-            raise ValueError(f"{name} must have one entry per node: expected {n:,}, got {len(column):,}.")
-    codes, classes = _encoded(labels)
-    given = None if codes is None else decode_partial(codes, classes)
-    table = None
-    if corrections is not None:
-        if given is None:
-            raise ValueError("corrections: there are no labels to correct.")
-        table = read_corrections(corrections)
-        before, given = given, apply_corrections(given, table)
-        table["given"] = [str(before[node]) for node in table["node"]]
-        codes, classes = encode_partial(given)
-    # Unique labels are names: no neighbour can confirm one. A single class cannot be contradicted.
-    judged = codes is not None and len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
-    codes = codes if judged else None
+    given, table = _corrected(given, corrections)
+    judged = given if _can_be_judged(given) else None
     with bar.step("describe"):
-        about = describe(rows, codes)
-    issues = report = simulation = None
-    if codes is not None and given is not None:
+        about = describe(rows, judged)
+    issues = simulation = None
+    if judged is not None:
         with bar.step("labels"):
-            issues = find_label_issues(rows, given)
-            report = judge_classes(issues)
+            issues = find_label_issues(rows, judged)
             simulation = issues.simulate(seed=seed) if about.n <= SIMULATED_NODES else None
     with bar.step("clusters"):
-        clusters = find_clusters(rows, graph, None if given is None else _words(given), texts, seed)
-    shown = np.arange(n)
-    if n > MAP_LIMIT:
-        shown = stratified_share(about.component if codes is None else codes, MAP_LIMIT, seed)
-    # The map shows every node that the page lists.
-    named = [about.hubs, about.outliers[:MAX_OUTLIERS], *_largest_groups(about)]
+        clusters = find_clusters(rows, about, None if given is None else _words(given), texts, seed)
+    found = Findings(
+        nodes=_table(rows, about, given, issues, clusters, texts, images),
+        about=about,
+        shown=np.arange(about.n),
+        issues=issues,
+        classes=None if issues is None else judge_classes(issues),
+        placed_by_vectors=rows.vectors is not None,
+        graph=graph_facts(rows, graph) | {"seed": seed},
+        clusters=clusters,
+        simulation=simulation,
+        corrections=table,
+    )
+    if about.n > MAP_LIMIT:
+        found = replace(found, shown=_sample(found, seed))
+    with bar.step("layout"):
+        places = _places(rows, graph, found.shown, seed)
+    found.nodes.loc[found.shown, ["x", "y"]] = places
+    return found
+
+
+def _aligned(values: Any, rows: GraphRows, name: str) -> Any:
+    """Return labels, texts or images in the order of the nodes, or None; there must be one per node."""
+    if values is None:
+        return None
+    values = align_rows(values, rows.index, name)
+    if len(values) != rows.neighbors.n:
+        raise ValueError(f"{name} must have one entry per node: expected {rows.neighbors.n:,}, got {len(values):,}.")
+    return values
+
+
+def _corrected(labels: Any, corrections: Any) -> tuple[NDArray[Any] | None, pd.DataFrame | None]:
+    """Return the labels after corrections, None if no node has one, and the corrections as a table."""
+    none = labels is None or is_unlabeled(np.array(labels, dtype=object)).all()
+    given = None if none else decode_partial(*encode_partial(labels))
+    if corrections is None:
+        return given, None
+    if given is None:
+        raise ValueError("corrections: there are no labels to correct.")
+    table = read_corrections(corrections)
+    corrected = apply_corrections(given, table)
+    return corrected, table.assign(given=[str(given[node]) for node in table["node"]])
+
+
+def _can_be_judged(labels: NDArray[Any] | None) -> bool:
+    """Whether neighbours can confirm and contradict labels: there are several classes, and one has several nodes."""
+    if labels is None:
+        return False
+    codes, classes = encode_partial(labels)
+    return len(classes) > 1 and int(np.bincount(codes[codes >= 0]).max()) > 1
+
+
+def _sample(found: Findings, seed: int) -> NDArray[np.int64]:
+    """Return the nodes on the map: a stratified sample, and every node that the page lists."""
+    about, issues, clusters = found.about, found.issues, found.clusters
+    strata = about.component if issues is None else encode_partial(issues.given)[0]
+    nodes = [stratified_share(strata, MAP_LIMIT, seed), about.hubs, about.outliers[:MAX_OUTLIERS], *found.listed_groups]
     if issues is not None:
         listed = issues.suspects[:MAX_SUSPECTS]
-        named += [listed, np.setdiff1d(issues.supporters[listed], [-1])]
+        nodes += [listed, np.setdiff1d(issues.supporters[listed], [-1])]
     if clusters is not None:
-        named += [clusters.examples[clusters.level].ravel(), *(nodes[:, 0] for nodes in clusters.examples)]
-    shown = np.union1d(shown, np.concatenate(named))
-    with bar.step("layout"):
-        places = _places(rows, graph, shown, seed)
-    nodes = _table(rows, about, given, issues, shown, places)
-    if clusters is not None:
-        cluster = clusters.levels[clusters.level]
-        nodes["cluster"], nodes["cluster_confidence"] = cluster, clusters.confidence
-        nodes["cluster_name"] = np.array(clusters.names[clusters.level], dtype=object)[cluster]
-    for name, column in (("text", texts), ("image", images)):
-        if column is not None:
-            nodes[name] = list(column)
-    placed, facts = rows.vectors is not None, graph_facts(rows, graph) | {"seed": seed}
-    return Findings(nodes, about, shown, issues, report, placed, facts, clusters, simulation, table)
-
-
-def _encoded(labels: Any) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
-    """Return class codes and classes; None instead of codes if no node is labelled."""
-    if labels is None or is_unlabeled(np.array(labels, dtype=object)).all():
-        return None, np.empty(0)
-    return encode_partial(labels)
+        nodes += [clusters.examples[clusters.level].ravel(), *(examples[:, 0] for examples in clusters.examples)]
+    return np.unique(np.concatenate(nodes))
 
 
 def _places(rows: GraphRows, graph: sparse.csr_array, shown: NDArray[np.int64], seed: int) -> NDArray:
@@ -298,28 +311,40 @@ def _places(rows: GraphRows, graph: sparse.csr_array, shown: NDArray[np.int64], 
     return place_nodes(open_source(chosen, WEIGHTS, rows.metric, seed=seed).graph(), chosen, seed=seed)
 
 
-def _table(rows: GraphRows, about: Description, given, issues: LabelIssues | None, shown, places) -> pd.DataFrame:
-    n = about.n
-    columns: dict[str, Any] = {"node": np.arange(n)}
-    if given is not None:
-        columns["label"] = _words(given)
-    columns["x"], columns["y"] = np.full((2, n), np.nan, np.float32)
-    columns["x"][shown], columns["y"][shown] = places.T
-    columns["dimension"] = about.dimension
-    columns |= rows.node_values("sigma", "effective_rank")  # uniform weights have none
-    columns["scale"], columns["density"] = about.scale, about.density
-    columns["component"] = by_size(about.component)
-    columns["occurrence"] = about.occurrence
-    columns["outlier_score"], columns["outlier"] = about.outlier_score, np.isin(np.arange(n), about.outliers)
-    columns["nearest_ratio"] = about.duplicates.nearest
-    group = np.full(n, -1)
+def _table(
+    rows: GraphRows,
+    about: Description,
+    given: NDArray[Any] | None,
+    issues: LabelIssues | None,
+    clusters: Clusters | None,
+    texts: Any,
+    images: Any,
+) -> pd.DataFrame:
+    """Return one row per node, as :class:`Findings` describes them; no node has a place yet."""
+    nodes = np.arange(about.n)
+    columns: dict[str, Any] = {"node": nodes} | ({} if given is None else {"label": _words(given)})
+    columns |= {"x": np.full(about.n, np.nan, np.float32), "y": np.full(about.n, np.nan, np.float32)}
+    columns |= {"dimension": about.dimension, **rows.node_values("sigma", "effective_rank")}  # none if uniform
+    group = np.full(about.n, -1)
     for number, members in enumerate(about.duplicates.groups):
         group[members] = number
-    columns["duplicate_group"] = group
+    columns |= {
+        "scale": about.scale,
+        "density": about.density,
+        "component": by_size(about.component),
+        "occurrence": about.occurrence,
+        "outlier_score": about.outlier_score,
+        "outlier": np.isin(nodes, about.outliers),
+        "nearest_ratio": about.duplicates.nearest,
+        "duplicate_group": group,
+    }
     if issues is not None:
-        columns["suspicion"] = issues.suspicion
-        columns["suggested"] = _words(issues.suggested)
+        columns |= {"suspicion": issues.suspicion, "suggested": _words(issues.suggested)}
         columns["suggested_support"] = issues.support
+    if clusters is not None:
+        own, names = clusters.levels[clusters.level], np.array(clusters.names[clusters.level], dtype=object)
+        columns |= {"cluster": own, "cluster_confidence": clusters.confidence, "cluster_name": names[own]}
+    columns |= {name: list(column) for name, column in (("text", texts), ("image", images)) if column is not None}
     return pd.DataFrame(columns)
 
 
@@ -331,12 +356,13 @@ def _words(labels: NDArray[Any]) -> list[str | None]:
 
 
 def find_clusters(
-    rows: GraphRows, graph: sparse.csr_array, labels: list | None, texts: list[str] | None, seed: int = 0
+    rows: GraphRows, about: Description, labels: list | None, texts: list[str] | None, seed: int = 0
 ) -> Clusters | None:
     """Cluster the graph and name the clusters by texts, or by labels; None if graspologic-native is not installed."""
+    graph = rows.graph()
     if isinstance(rows.source, GraphBuilder):  # the same neighbours with the weights that cluster best
-        builder = GraphBuilder("gaussian", "perplexity", k_cand=rows.neighbors.k, metric=rows.source.metric)
-        graph = builder.fit_transform(rows.source.vectors_, neighbors=rows.neighbors)
+        choice = Perplexity().select(rows.vectors, rows.neighbors, about.dimension)
+        graph = to_graph(rows.neighbors, row_weights("gaussian", None, rows.neighbors, choice))
     try:
         fitted = GraphClusters(graph=graph, random_state=seed).fit()
     except MissingExtraError as error:

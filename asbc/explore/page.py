@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import colorsys
 import hashlib
 import io
 import json
@@ -12,45 +11,42 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bokeh import models as bk
-from bokeh.core.properties import value
 from bokeh.document import Document
 from bokeh.embed import file_html
 from bokeh.events import DocumentReady
-from bokeh.palettes import cividis, plasma, viridis
+from bokeh.palettes import Category20b, Category20c, cividis, plasma, viridis
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 from bokeh.transform import transform
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, Template
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from PIL import Image
 
 from asbc.dimension import LARGEST, SMALLEST
 from asbc.explore.findings import MAX_OUTLIERS, MAX_SUSPECTS, Findings
 from asbc.progress import Progress
-from asbc.report.figures import Panel, panel_svg
-from asbc.report.style import BLUE, INK, MUTED, RED
+from asbc.report.figures import BLUE, RED, Panel, panel_svg
 from asbc.storage import write_atomic, write_table
 from asbc.version import __version__
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 GENERATOR = "asbc-explore"
-TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the numbers about the whole
+TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the version
 MAX_TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
 MAX_TEXT = 300  # characters of a text on a page
 MAX_COMPONENTS, MAX_PAIRS = 10, 30  # components and pairs of classes that are listed
 BINS = 48
 UNKNOWN = "#c9d1d9"  # colour of nodes without a value
-# Okabe and Ito's colours and a few more: everybody can distinguish the first classes.
+# Okabe and Ito's colours and a few more: everybody can distinguish the first classes. Bokeh's follow.
 FIRST = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c6d31", "#3f4a52", "#b0a800"]
 MAX_LEGEND = 24  # entries of a legend
 MAX_LABEL_COLORS = 20  # with more classes, the map is coloured by cluster first
@@ -59,9 +55,8 @@ PICTURE_SIZE = 40  # pixels of the pictures that represent clusters
 SCALE_QUANTILES = (0.01, 0.99)  # ends of a colour scale, so that single nodes do not stretch it
 THUMBNAIL_SIDES = (96, 72, 56, 40, 32)  # pixels of the longer side; the largest that fits is taken
 MAX_THUMBNAIL_BYTES = 15_000_000  # of all thumbnails of a page
-TRIED_IMAGES = 40  # images from which the bytes of all thumbnails are estimated
+BYTES_PER_PIXEL = 0.25  # of a thumbnail, roughly
 WEBP_QUALITY = 60
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WEBGL_FROM = 10_000  # nodes from which the graphics card draws
 # Columns of the table of chosen nodes and of its CSV file, by key: title and digits, None for words.
 COLUMNS: dict[str, tuple[str, int | None]] = {
@@ -82,9 +77,7 @@ COLUMNS: dict[str, tuple[str, int | None]] = {
     "x": ("x", 2),
     "y": ("y", 2),
 }
-TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
-)
+TEMPLATES = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # unsorted: Bokeh relies on the order
 TEMPLATES.filters["commas"] = "{:,}".format
 IN_TOOLTIP = ("label", "cluster_name", "suggested", "suspicion", "image_name", "dimension", "sigma", "density")
@@ -131,11 +124,7 @@ def write_page(
     """
     page, table = check_targets(out)
     text = render(found, title, thumbnails)
-    names = ("effective_rank", "metric", "global_dimension", "hubness", "outlier_threshold", "loo_accuracy")
-    whole: dict[str, Any] = {"version": __version__, "duplicate_threshold": found.about.duplicates.threshold}
-    whole |= {name: getattr(found.about, name) for name in names}
-    whole["outlier_threshold"] = whole["outlier_threshold"] if np.isfinite(whole["outlier_threshold"]) else None
-    write_table(table, found.nodes, {"explore": json.dumps(whole)})
+    write_table(table, found.nodes, {"explore": __version__})
     write_atomic(page, text)
     return page
 
@@ -202,7 +191,7 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
             way.key: {name: getattr(way, name) for name in ("field", "palette", "low", "high", "scale")} for way in ways
         },
         "names": cluster_names(found, thumbnails is not None and not {"text", "label"} & set(nodes)),
-        "font": f"{NAME_SIZE}px {FONT}",
+        "font": f"{NAME_SIZE}px helvetica",
         "picture_size": PICTURE_SIZE,
         "words": words,
         "classes": {key: {"names": names.tolist(), "codes": codes.tolist()} for key, (codes, names) in coded.items()},
@@ -213,12 +202,12 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
         document,
         INLINE,
         title,
-        template=TEMPLATES.get_template("page.html"),
+        template=_template("page.html"),
         template_variables={
             "generator": GENERATOR,
             "version": __version__,
-            "css": files("asbc.report").joinpath("page.css").read_text(encoding="utf-8"),
-            "script": files("asbc.explore").joinpath("page.js").read_text(encoding="utf-8"),
+            "css": (files("asbc.report") / "page.css").read_text(encoding="utf-8"),
+            "script": (files("asbc.explore") / "page.js").read_text(encoding="utf-8"),
             "without_addresses": without_addresses,
             "embed": lambda root: f'<div id="{root.elementid}" style="display: contents"></div>',
             "found": found,
@@ -241,6 +230,10 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
             **_class_lists(found),
         },
     )
+
+
+def _template(name: str) -> Template:
+    return TEMPLATES.from_string((files("asbc.explore") / name).read_text(encoding="utf-8"))
 
 
 def without_addresses(script: str) -> str:
@@ -291,10 +284,9 @@ def _histograms(found: Findings) -> Iterator[Any]:
 
 def _histogram(key: str, values: NDArray, label: str, limit: float | None, upper: float | None) -> dict[str, Any]:
     """Draw a histogram; values beyond `upper` are counted in the last bar. The script of the page finds bars by id."""
-    finite = values[np.isfinite(values)]
     limits = [limit] if limit is not None and np.isfinite(limit) else []
-    low = min([*finite.min(initial=np.inf, keepdims=True), *limits]) if len(finite) else 0.0
-    high = max([np.quantile(finite, 0.999), *limits]) if len(finite) else 1.0
+    finite = np.append(values[np.isfinite(values)], limits or [0.0])
+    low, high = finite.min(), max([np.quantile(finite, 0.999), *limits])
     high = min(high, upper) if upper is not None else high
     edges = np.linspace(low, high + 0.02 * ((high - low) or 1.0), BINS + 1)
     counts, _ = np.histogram(np.clip(values[~np.isnan(values)], edges[0], edges[-1]), edges)
@@ -365,14 +357,8 @@ class Coloring:
 
 
 def class_palette(count: int) -> list[str]:
-    """Return `count` colours: ten that everybody can distinguish, then others spread over the hues."""
-    more = []
-    for i in range(max(0, count - len(FIRST))):
-        hue = (0.11 + i * 0.61803398875) % 1.0  # steps of the golden ratio keep successive hues far apart
-        lightness, saturation = ((0.42, 0.75), (0.58, 0.55), (0.32, 0.6), (0.68, 0.7))[i % 4]
-        red, green, blue = colorsys.hls_to_rgb(hue, lightness, saturation)
-        more.append(f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}")
-    return (FIRST + more)[:count]
+    """Return `count` colours: ten that everybody can distinguish, then others, again from the first if need be."""
+    return list(islice(cycle([*FIRST, *Category20b[20], *Category20c[16]]), count))
 
 
 def colorings(found: Findings) -> list[Coloring]:
@@ -461,96 +447,63 @@ def draw_map(source: bk.ColumnDataSource, first: Coloring, columns: set[str]) ->
         Columns that the tooltip may show.
     """
     n = len(source.data["x"])
-    size = float(np.clip(260.0 / np.sqrt(max(n, 1)), 2.2, 9.0))
     plot = figure(
         name="map",
         sizing_mode="stretch_both",
         min_height=320,
+        min_border=0,
         match_aspect=True,
         toolbar_location="above",
         output_backend="webgl" if n >= WEBGL_FROM else "canvas",
-        tools=[],
-        background_fill_color="#ffffff",
-        border_fill_color=None,
+        tools="pan,wheel_zoom,reset",
+        active_drag="pan",
+        active_scroll="wheel_zoom",
         outline_line_color=None,
     )
     plot.toolbar.logo = None
-    plot.axis.visible = False
-    plot.grid.visible = False
-    plot.min_border = 0
+    plot.axis.visible = plot.grid.visible = False
     mapper = bk.LinearColorMapper(palette=first.palette, low=first.low, high=first.high, nan_color=UNKNOWN)
-    fill: Any = transform(first.field, mapper)
-    points = plot.add_glyph(
-        source,
-        bk.Scatter(x="x", y="y", size=size, fill_color=fill, line_color=None, fill_alpha=0.82),
-        selection_glyph=bk.Scatter(x="x", y="y", size=size + 1.5, fill_color=fill, line_color=None, fill_alpha=1.0),
-        nonselection_glyph=bk.Scatter(x="x", y="y", size=size, fill_color="#d5dbe1", line_color=None, fill_alpha=0.35),
+    points = plot.scatter(
+        "x",
+        "y",
+        source=source,
+        size=float(np.clip(260.0 / np.sqrt(max(n, 1)), 2.2, 9.0)),
+        line_color=None,
+        fill_color=transform(first.field, mapper),
+        fill_alpha=0.82,
+        selection_fill_alpha=1.0,
+        nonselection_fill_color="#d5dbe1",
+        nonselection_fill_alpha=0.35,
         name="points",
     )
-    for span in (plot.x_range, plot.y_range):
-        span.renderers = [points]
+    plot.x_range.renderers = plot.y_range.renderers = [points]
+    hover = bk.HoverTool(
+        renderers=[points],
+        tooltips=_tooltip(columns),
+        attachment="horizontal",
+        point_policy="follow_mouse",
+        limit=1,
+        # Of nodes on top of each other, only the nearest one is shown.
+        filters={"@node": bk.CustomJS(code="return window.exploreNearest(cb_data);")},
+    )
+    lasso = bk.LassoSelectTool(continuous=False, renderers=[points])
+    plot.add_tools(lasso, bk.BoxSelectTool(renderers=[points]), bk.TapTool(renderers=[points]), hover)
     names = bk.ColumnDataSource({"x": [], "y": [], "text": []}, name="names")
-    plot.add_glyph(
-        names,
-        bk.Text(
-            x="x",
-            y="y",
-            text="text",
-            text_align="center",
-            text_baseline="middle",
-            text_font=value(FONT),
-            text_font_size=f"{NAME_SIZE}px",
-            text_color=INK,
-            background_fill_color="#ffffff",
-            background_fill_alpha=0.65,
-            padding=2,
-            border_radius=3,
-        ),
+    plot.text(
+        source=names,
+        text_align="center",
+        text_baseline="middle",
+        text_font_size=f"{NAME_SIZE}px",
+        background_fill_color="#ffffff",
+        background_fill_alpha=0.65,
+        padding=2,
         level="overlay",
     )
     pictures = bk.ColumnDataSource({"x": [], "y": [], "url": []}, name="pictures")
-    plot.add_glyph(
-        pictures,
-        bk.ImageURL(
-            x="x",
-            y="y",
-            url="url",
-            anchor="center",
-            w=PICTURE_SIZE,
-            h=PICTURE_SIZE,
-            w_units="screen",
-            h_units="screen",
-        ),
-        level="overlay",
-    )
-    bar = bk.ColorBar(
-        color_mapper=mapper,
-        visible=first.scale,
-        orientation="horizontal",
-        height=8,
-        padding=4,
-        label_standoff=5,
-        major_label_text_font=FONT,
-        major_label_text_font_size="12px",
-        major_label_text_color=MUTED,
-        major_tick_line_color=None,
-        bar_line_color=None,
-        background_fill_color=None,
-    )
+    side = {"w": PICTURE_SIZE, "h": PICTURE_SIZE, "w_units": "screen", "h_units": "screen"}
+    plot.image_url(source=pictures, anchor="center", level="overlay", **side)
+    bar = bk.ColorBar(color_mapper=mapper, visible=first.scale, orientation="horizontal", height=8, padding=4)
     plot.add_layout(bar, "below")
-    pan, wheel, lasso = bk.PanTool(), bk.WheelZoomTool(), bk.LassoSelectTool(continuous=False, renderers=[points])
-    lasso.overlay.fill_color, lasso.overlay.line_color = BLUE, BLUE
-    lasso.overlay.fill_alpha = 0.08
-    hover = bk.HoverTool(
-        renderers=[points], tooltips=_tooltip(columns), attachment="horizontal", point_policy="follow_mouse"
-    )
-    # Of nodes on top of each other, only the nearest one is shown.
-    hover.filters = {"@node": bk.CustomJS(code="return window.exploreNearest(cb_data);")}
-    hover.limit = 1
-    plot.add_tools(
-        pan, lasso, bk.BoxSelectTool(renderers=[points]), wheel, bk.TapTool(renderers=[points]), hover, bk.ResetTool()
-    )
-    plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, wheel
     return plot, {"points": points, "mapper": mapper, "bar": bar, "names": names, "pictures": pictures}
 
 
@@ -558,7 +511,7 @@ def _tooltip(columns: set[str]) -> str:
     """Return the template of the tooltip. Bokeh escapes every ``@`` value."""
     shown = [(key, *COLUMNS[key]) for key in IN_TOOLTIP if key in columns]
     lines = [(key, title, "" if digits is None else f"{{0.{'0' * digits}}}") for key, title, digits in shown]
-    return TEMPLATES.get_template("tooltip.html").render(lines=lines, columns=columns)
+    return _template("tooltip.html").render(lines=lines, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -578,7 +531,7 @@ class Thumbnails:
 
 
 def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress: bool = False) -> Thumbnails:
-    """Return small images of some nodes. If they take too many bytes, only evenly spaced nodes get one.
+    """Return small images of some nodes. If they take too many bytes, only a random part of the nodes gets one.
 
     Parameters
     ----------
@@ -589,26 +542,22 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     progress : bool, default=False
         Whether to show a bar.
     """
-    tried = nodes[np.linspace(0, len(nodes) - 1, min(TRIED_IMAGES, len(nodes))).astype(int)]
-    for side in THUMBNAIL_SIDES:
-        average = sum(len(_thumbnail(paths[node], side)) for node in tried) / len(tried)
-        if average * len(nodes) <= MAX_THUMBNAIL_BYTES:
-            break
-    room = int(MAX_THUMBNAIL_BYTES / max(1.0, average))
-    chosen = nodes if len(nodes) <= room else nodes[np.linspace(0, len(nodes) - 1, room).astype(int)]
-    images = {}
-    with Progress(progress).step("images", len(chosen), unit="images") as advance:
-        for node in chosen.tolist():
+    room = MAX_THUMBNAIL_BYTES / (len(nodes) * BYTES_PER_PIXEL)
+    side = next((side for side in THUMBNAIL_SIDES if side**2 <= room), THUMBNAIL_SIDES[-1])
+    images: dict[int, str] = {}
+    size = 0
+    with Progress(progress).step("images", len(nodes), unit="images") as advance:
+        for node in np.random.default_rng(0).permutation(nodes).tolist():
             images[node] = _thumbnail(paths[node], side)
+            size += len(images[node])
             advance()
+            if size > MAX_THUMBNAIL_BYTES:
+                break
     notes = [f"Images are thumbnails of at most {side} x {side} pixels."]
-    bad = sum(not image for image in images.values())
-    if bad:
+    if bad := sum(not image for image in images.values()):
         notes.append(f"{bad:,} images could not be read.")
-    if len(chosen) < len(nodes):
-        notes.append(
-            f"{len(chosen):,} of {len(nodes):,} nodes have an image on this page; more would make it too large."
-        )
+    if len(images) < len(nodes):
+        notes.append(f"{len(images):,} of {len(nodes):,} nodes have an image on this page, to limit its size.")
     return Thumbnails(images, notes)
 
 

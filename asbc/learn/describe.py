@@ -193,8 +193,7 @@ def describe(
     """
     rows = open_source(source, "nnk", metric, vectors)
     neighbors, vectors, metric, n = rows.neighbors, rows.vectors, rows.metric or "cosine", rows.neighbors.n
-    labels = align_rows(labels, rows.index, "labels")
-    codes = None if labels is None else encode_partial(labels, n)[0]  # type: ignore[arg-type]
+    codes = None if labels is None else encode_partial(align_rows(labels, rows.index, "labels"), n)[0]
 
     scale, levina = scale_and_dimension(rows)
     local = rows.node_values("dimension").get("dimension", levina)

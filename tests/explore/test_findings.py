@@ -1,6 +1,5 @@
 """The numbers behind the page: one row per node, and they agree with the library's own functions."""
 
-import json
 import sys
 
 import numpy as np
@@ -39,9 +38,7 @@ def test_the_table_is_what_the_library_says(made):
     assert table["suggested"].tolist() == issues.suggested.tolist()
     assert table["outlier"][50] and table["duplicate_group"][109] == table["duplicate_group"][110] >= 0
     assert table["nearest_ratio"][109] == 0
-    whole = json.loads(pq.read_schema(made / "explore.parquet").metadata[b"asbc_explore"])
-    assert whole["effective_rank"] == pytest.approx(about.effective_rank)
-    assert whole["duplicate_threshold"] == about.duplicates.threshold
+    assert pq.read_schema(made / "explore.parquet").metadata[b"asbc_explore"].decode() == asbc.__version__
 
 
 @pytest.mark.parametrize(
