@@ -32,7 +32,7 @@ from rich.table import Table
 from scipy import sparse
 
 import asbc
-from asbc.evaluate.scores import compare
+from asbc.evaluate.comparison import compare
 from asbc.learn.labels import encode_partial
 from asbc.learn.propagation import propagate
 from asbc.neighbors.types import with_pairs

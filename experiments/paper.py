@@ -14,7 +14,7 @@ from running import run_folders
 
 from asbc.embeddings.source import CIFAR100_CARD, DATA
 from asbc.evaluate import compare_methods
-from asbc.evaluate.scores import Comparison
+from asbc.evaluate.comparison import Comparison
 from asbc.report.evidence import Subject, compare_number, default_target, read_evidence
 from asbc.report.figures import RENDERERS, Drawing, Panel, draw, side_by_side, style
 from asbc.report.names import label, listed

@@ -1,8 +1,8 @@
 """How good a graph is: methods, tasks, and whether one method beats another.
 
-A task is called with a sample and a method (`sample`), and yields scores (`scores`, which also compares methods). Tasks
-that need labels are in `tasks` and `noise`, those without labels in `geometry`. `peers` has the weights of other
-libraries.
+A task is called with a sample and a method (`sample`), and yields scores of metrics (`tasks`). Tasks that need labels
+are in `tasks` and `noise`, those without labels in `geometry`. `comparison` compares methods by their scores. `peers`
+has the weights of other libraries.
 """
 
 import lazy_loader

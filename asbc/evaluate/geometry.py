@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata
 
 from asbc.dimension import ESTIMATORS, Dimension
-from asbc.evaluate.sample import Method, Sample, key_of
+from asbc.evaluate.sample import Method, Sample, key_of, timed
 from asbc.evaluate.tasks import Score, Task
 from asbc.kernels.criterion import evaluate_at
 from asbc.neighbors.types import Neighbors, neighborhoods, vectors_for
@@ -52,11 +51,11 @@ class Health(Task):
         seconds = sample.seconds(method, graph=True)
         values: dict[str, Any] = graph_health(graph)
         values["row_degree_median"] = np.median((sample.weights(method) > 0).sum(axis=1))
-        if method.bandwidth is not None:
-            choice: Any = sample.choice(method.bandwidth)
+        if method.rule is not None:
+            choice: Any = sample.choice(method.rule)
             # Methods that share a rule share its kernels.
             condition = sample.once(
-                ("condition", key_of(method.bandwidth)),
+                ("condition", key_of(method.rule)),
                 lambda: local_kernels(sample.X, sample.neighbors, choice.sigma)[2],
                 seeded=sample.seeded(method),
             )
@@ -106,26 +105,20 @@ class Alignment(Task):
     needs_labels: ClassVar[bool] = False
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        if method.bandwidth is None:
+        if method.rule is None:
             raise ValueError("alignment needs a method with a bandwidth; this one has none")
         for target in self.targets:
-            choice = sample.choice(method.bandwidth, _estimator(sample, target))
+            choice = sample.choice(method.rule, _estimator(sample, target))
             for name in self.estimators:
                 d = sample.dimension(_estimator(sample, name))
-                result = align(choice.effective_rank, d)
-                more = {"target": target, "estimator": name}
-                seconds = sample.seconds(method)
-                # One row of each pair carries what a figure of r against d needs.
-                density = pack_density(choice.effective_rank, d)
-                yield Score("spearman", result.spearman, sample.level, seconds, more={**more, "density": density})
-                values = {
-                    "slope": result.slope,
-                    "intercept": result.intercept,
-                    "rank_median": float(np.median(choice.effective_rank)),
-                    "dimension_median": float(np.median(d)),
-                }
+                values = align(choice.effective_rank, d)
+                values["rank_median"] = float(np.median(choice.effective_rank))
+                values["dimension_median"] = float(np.median(d))
                 for metric, value in values.items():
-                    yield Score(metric, value, sample.level, seconds, more=more)
+                    more: dict[str, Any] = {"target": target, "estimator": name}
+                    if metric == "spearman":  # one row of each pair carries what a figure of r against d needs
+                        more["density"] = pack_density(choice.effective_rank, d)
+                    yield Score(metric, value, sample.level, sample.seconds(method), more=more)
 
 
 @dataclass(frozen=True)
@@ -168,32 +161,23 @@ class Regimes(Task):
     needs_labels: ClassVar[bool] = False
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
-        if method.bandwidth is None:
+        if method.rule is None:
             raise ValueError("regimes needs a method with a bandwidth; this one has none")
         anchor = sample.kth_distance(self.k)
         for scale in np.geomspace(self.low, self.high, self.n_scales):
             # Kernels at a given bandwidth need no seed: trials on the same nodes look at them once.
-            quartiles, seconds = sample.once(
-                ("regime", self.k, float(scale)), partial(self._at, sample, scale * anchor), seeded=False
-            )
-            for metric, value in quartiles.items():
-                yield Score(metric, value, sample.level, seconds, more={"scale": float(scale)})
-        choice = sample.choice(method.bandwidth)
+            work = partial(local_kernels, sample.X, sample.neighbors, scale * anchor)
+            found, seconds = sample.once(("regime", self.k, float(scale)), partial(timed, work), seeded=False)
+            for name, values in zip(("rank", "slope", "condition"), found, strict=True):
+                for suffix, q in QUARTILES.items():
+                    value = float(np.quantile(values, q))
+                    yield Score(f"{name}_{suffix}", value, sample.level, seconds, more={"scale": float(scale)})
+        choice = sample.choice(method.rule)
         seconds = sample.seconds(method)
         chosen = {"scale": choice.sigma / anchor, "rank": choice.effective_rank, "dimension": sample.dimension()}
         for suffix, q in QUARTILES.items():
             for name, values in chosen.items():
                 yield Score(f"chosen_{name}_{suffix}", float(np.quantile(values, q)), sample.level, seconds)
-
-    @staticmethod
-    def _at(sample: Sample, sigma: NDArray[np.float64]) -> tuple[dict[str, float], float]:
-        """Quartiles of rank, slope and condition at given bandwidths, and the seconds that they took."""
-        start = time.perf_counter()
-        found = local_kernels(sample.X, sample.neighbors, sigma)
-        seconds = time.perf_counter() - start
-        levels = np.quantile(found, list(QUARTILES.values()), axis=1).T
-        names = [f"{name}_{suffix}" for name in ("rank", "slope", "condition") for suffix in QUARTILES]
-        return dict(zip(names, map(float, levels.ravel()), strict=True)), seconds
 
 
 def _estimator(sample: Sample, name: str) -> Dimension:
@@ -261,18 +245,11 @@ def local_kernels(X: NDArray[Any], neighbors: Neighbors, sigma: ArrayLike) -> ND
 # Rank and dimension
 
 
-@dataclass(frozen=True)
-class RankFit:
-    """Result of :func:`align`: the effective rank r against the dimension d over the nodes."""
-
-    spearman: float  # rank correlation; NaN where one of the two is constant
-    slope: float  # of the least-squares line `r = slope * d + intercept`; NaN where d is constant
-    intercept: float
-    n: int  # nodes with a finite rank and a finite dimension; others are left out
-
-
-def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
+def align(effective_rank: ArrayLike, dimension: ArrayLike) -> dict[str, float]:
     """Compare the effective rank r of each node's kernel with the dimension d of its neighbourhood.
+
+    Returns the rank correlation `spearman`, and `slope` and `intercept` of the least-squares line of r on d, over the
+    nodes where both are finite; NaN where one of the two is constant.
 
     The spectral rule chooses r to be near the estimate of dimension that it was *given*. That r agrees with this
     estimate only shows that the search works; that r agrees with another estimate says something about the data.
@@ -280,22 +257,19 @@ def align(effective_rank: ArrayLike, dimension: ArrayLike) -> RankFit:
     Examples
     --------
     >>> from asbc.evaluate.geometry import align
-    >>> fit = align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0])
-    >>> round(fit.spearman, 6), round(fit.slope, 6), round(fit.intercept, 6), fit.n
-    (1.0, 2.0, 1.0, 3)
+    >>> {name: round(value, 6) for name, value in align([3.0, 5.0, 9.0], [1.0, 2.0, 4.0]).items()}
+    {'spearman': 1.0, 'slope': 2.0, 'intercept': 1.0}
     """
-    r = np.asarray(effective_rank, dtype=np.float64)
-    d = np.asarray(dimension, dtype=np.float64)
-    if r.ndim != 1 or r.shape != d.shape:
-        raise ValueError(f"effective_rank and dimension must have one shape (n,); got {r.shape} and {d.shape}")
-    usable = np.isfinite(r) & np.isfinite(d)
-    r, d = r[usable], d[usable]
-    if len(r) < 3:
-        raise ValueError(f"at least 3 nodes with a finite rank and dimension are needed; got {len(r)}")
+    r, d = _both_finite(effective_rank, dimension)
     with np.errstate(invalid="ignore", divide="ignore"):  # of constant values, which have neither
         spearman = np.corrcoef(rankdata(r), rankdata(d))[0, 1]
         slope = np.cov(d, r)[0, 1] / np.var(d, ddof=1)
-    return RankFit(float(spearman), float(slope), float(r.mean() - slope * d.mean()), len(r))
+    return {"spearman": float(spearman), "slope": float(slope), "intercept": float(r.mean() - slope * d.mean())}
+
+
+def _both_finite(r: ArrayLike, d: ArrayLike) -> NDArray[np.float64]:
+    both = np.array([r, d], dtype=np.float64)
+    return both[:, np.isfinite(both).all(axis=0)]
 
 
 def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
@@ -310,11 +284,10 @@ def pack_density(effective_rank: ArrayLike, dimension: ArrayLike) -> bytes:
     >>> counts.shape, int(counts[0, 6]), int(counts[2, -1])
     ((3, 198), 2, 1)
     """
-    r, d = np.asarray(effective_rank, float), np.asarray(dimension, float)
-    usable = np.isfinite(r) & np.isfinite(d)
+    r, d = _both_finite(effective_rank, dimension)
     columns = int((HIGHEST - 1) / CELL)
-    row = np.maximum((r[usable] - 1) // CELL, 0).astype(np.int64)
-    column = np.clip((d[usable] - 1) // CELL, 0, columns - 1).astype(np.int64)
+    row = np.maximum((r - 1) // CELL, 0).astype(np.int64)
+    column = np.clip((d - 1) // CELL, 0, columns - 1).astype(np.int64)
     counts = np.bincount(row * columns + column, minlength=columns)
     counts = np.pad(counts, (0, -len(counts) % columns)).astype("<u4")
     return zlib.compress(counts.tobytes(), 9)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
 from asbc.embeddings.files import read_labels
-from asbc.evaluate.sample import Method, Sample
+from asbc.evaluate.sample import Method, Sample, timed
 from asbc.evaluate.tasks import Score, Task
 from asbc.extras import needed
 from asbc.learn.issues import NEAR, find_label_issues, move_labels
@@ -131,20 +131,17 @@ class LabelNoise(Task):
         known = sample.codes >= 0
         key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals), self.noisy_labels)
         if sample.first_time(key):
-            yield from sample.once(key, lambda: list(self._of_rivals(sample, known)))
+            yield from self._of_rivals(sample, known)
         rows = GraphRows(sample.neighbors, sample.weights(method), sample.X)
         for kind, labels in self._noisy(sample):
-            start = time.perf_counter()
-            doubt = find_label_issues(rows, labels).suspicion
-            seconds = sample.seconds(method) + time.perf_counter() - start
-            yield _score(kind, (labels != sample.codes)[known], doubt[known], seconds)
+            found, took = timed(partial(find_label_issues, rows, labels))
+            seconds = sample.seconds(method) + took
+            yield _score(kind, (labels != sample.codes)[known], found.suspicion[known], seconds)
 
     def _of_rivals(self, sample: Sample, known: NDArray[np.bool_]) -> Iterator[Score]:
         for kind, labels in self._noisy(sample):
             for rival in self.rivals:
-                start = time.perf_counter()
-                doubts = RIVALS[rival](sample.X[known], labels[known])
-                seconds = time.perf_counter() - start
+                doubts, seconds = timed(partial(RIVALS[rival], sample.X[known], labels[known]))
                 for name, doubt in doubts.items():
                     yield _score(kind, (labels != sample.codes)[known], doubt, seconds, name)
 

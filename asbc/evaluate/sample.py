@@ -53,19 +53,21 @@ class Method:
     """
 
     weights: str | Weights | Callable[[Neighbors], Matrix]
-    bandwidth: Bandwidth | None = None
+    bandwidth: str | Bandwidth | None = None
     sharpen: bool = False
     title: str = ""
     color: str = ""
 
     def __post_init__(self) -> None:
-        rule = self.weight_rule()
         if self.color and not is_color(self.color):
             raise ValueError(f'color must be like "#aa3377"; got {self.color!r}')
-        if self.bandwidth is not None:
-            object.__setattr__(self, "bandwidth", find_rule(self.bandwidth, Bandwidth, "bandwidth"))
-        elif rule.uses_bandwidth or self.sharpen:
+        if self.rule is None and (self.weight_rule().uses_bandwidth or self.sharpen):
             raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
+
+    @property
+    def rule(self) -> Bandwidth | None:
+        """The bandwidth rule, also if it was given by name."""
+        return None if self.bandwidth is None else find_rule(self.bandwidth, Bandwidth, "bandwidth")
 
     def weight_rule(self, k_min: int = 6) -> Weights:
         """Return the rule for weights; `k_min` is for one that was given by name."""
@@ -84,7 +86,7 @@ class Method:
     @property
     def key(self) -> Hashable:
         """Equal for two methods with the same weights and the same bandwidth rule, sharpened or not."""
-        return key_of(self.weights), key_of(self.bandwidth)
+        return key_of(self.weights), key_of(self.rule)
 
 
 def key_of(value: Any) -> Hashable:
@@ -248,9 +250,9 @@ class Sample:
 
     def seeded(self, method: Method) -> bool:
         """Whether the rows of a method depend on the seed: through the dimension, or, for a function, possibly."""
-        rule, bandwidth = method.weight_rule(), method.bandwidth
-        by_dimension = rule.uses_dimension or (bandwidth is not None and bandwidth.uses_dimension)
-        return isinstance(rule, FunctionWeights) or (by_dimension and _depends_on_seed(self.target))
+        rules = [rule for rule in (method.weight_rule(), method.rule) if rule is not None]
+        by_dimension = any(rule.uses_dimension for rule in rules)
+        return isinstance(rules[0], FunctionWeights) or (by_dimension and _depends_on_seed(self.target))
 
     def _choice_key(self, bandwidth: Bandwidth, target: Dimension | None = None) -> Hashable:
         return "bandwidth", key_of(bandwidth), target or self.target
@@ -260,7 +262,7 @@ class Sample:
 
         def solve() -> Matrix:
             rule = method.weight_rule(self.k_min)
-            bandwidth = method.bandwidth if rule.uses_bandwidth else None
+            bandwidth = method.rule if rule.uses_bandwidth else None
             rows = solve_rows(
                 self.X,
                 self.neighbors,
@@ -274,9 +276,9 @@ class Sample:
 
         key = ("weights", method.key)
         rows = self.once(key, solve, seeded=self.seeded(method))
-        if not method.sharpen or method.bandwidth is None:
+        if not method.sharpen or method.rule is None:
             return rows
-        sigma = self.choice(method.bandwidth).sigma
+        sigma = self.choice(method.rule).sigma
         return self.once((*key, "sharpened"), lambda: sharpen(rows, sigma), seeded=self.seeded(method))
 
     def graph(self, method: Method) -> Any:
@@ -291,10 +293,10 @@ class Sample:
         """Seconds that the method alone would take: shared steps count in full."""
         base = ("weights", method.key)
         keys: list[Hashable] = ["search", "neighbors", base]
-        if method.bandwidth is not None:
-            keys += [("dimension", self.target), self._choice_key(method.bandwidth)]
-            if method.sharpen:
-                keys.append((*base, "sharpened"))
+        if method.rule is not None:
+            keys += [("dimension", self.target), self._choice_key(method.rule)]
+        if method.sharpen:
+            keys.append((*base, "sharpened"))
         if graph:
             keys.append(("graph", method.key, method.sharpen))
         return self._seconds_of(*keys)
@@ -303,6 +305,12 @@ class Sample:
     def search_seconds(self) -> float:
         """Seconds of the neighbour search; 0 before it has run."""
         return self._seconds_of("search")
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Return the result of `work` and the seconds that it took."""
+    start = time.perf_counter()
+    return work(), time.perf_counter() - start
 
 
 def _depends_on_seed(estimator: Dimension) -> bool:

@@ -1,19 +1,18 @@
-"""Tasks measure a method on a sample; each is an option of `conf/evaluate`.
+"""Tasks measure a method on a sample and yield scores; each is an option of `conf/evaluate`.
 
-This module has the base class and most tasks that need labels. :mod:`asbc.evaluate.noise` measures the search for wrong
-labels, and :mod:`asbc.evaluate.geometry` has the tasks without labels.
+This module describes all metrics, and has the base class and most tasks that need labels. :mod:`asbc.evaluate.noise`
+measures the search for wrong labels, and :mod:`asbc.evaluate.geometry` has the tasks without labels.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ from sklearn.cluster import spectral_clustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from asbc.bandwidth import BandwidthChoice
-from asbc.evaluate.sample import Method, Sample, key_of
-from asbc.evaluate.scores import Metric, Score
+from asbc.evaluate.sample import Method, Sample, key_of, timed
 from asbc.learn.clusters import GraphClusters
 from asbc.learn.labels import reveal
 from asbc.learn.propagation import propagate
@@ -32,7 +30,215 @@ from asbc.rows import row_weights
 from asbc.validation import whole_number
 from asbc.weights import Weights
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 log = logging.getLogger("asbc")
+
+PER_SAMPLE = "samples per class"
+PER_LABEL = "labels per class"
+PER_CENT = "% of labels wrong"
+
+
+# What is measured
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measured number: a row of the results.
+
+    Parameters
+    ----------
+    metric : str
+        What was measured, such as "loo".
+    value : float
+        The number.
+    level : int
+        Samples per class, labels per class in propagation, or percentage of moved labels.
+    seconds : float
+        Time of the method alone on this sample, the measurement included.
+    nodes : (m,) int array, default=None
+        Rows of the data set that were scored.
+    right : (m,) bool array, default=None
+        Which of them were right.
+    method : str, default=None
+        Name of the method, if it is not the one that the task was called with.
+    more : dict, default=an empty one
+        Further columns of the row.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import Score
+    >>> Score("agreement", 0.87, level=10, seconds=0.2).value
+    0.87
+    """
+
+    metric: str
+    value: float
+    level: int
+    seconds: float
+    nodes: NDArray[np.int64] | None = None
+    right: NDArray[np.bool_] | None = None
+    method: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Description of one metric. A metric without a description gets ``Metric(name)``.
+
+    Parameters
+    ----------
+    name : str
+        As in the column `metric` of the results.
+    label : str, default=""
+        Name in tables and axes; empty for the name with spaces.
+    digits : int, default=3
+        Decimals in tables.
+    higher_is_better : bool or None, default=None
+        None where no direction is better.
+    percent : bool, default=False
+        Show the value as a percentage.
+    level : str, default="samples per class"
+        What the column `level` counts. A metric with another unit has several levels per sample, such as labels per
+        class in propagation. Its first and its last level are shown where there is room for two numbers.
+    task : str, default=""
+        The use of a graph that the metric measures, for "which graph for which task"; empty for none.
+    by : tuple of str, default=()
+        Columns that distinguish rows of the same method, level and trial, such as ("target", "estimator").
+    needs_labels : bool, default=False
+        Whether it can be measured only on labelled data.
+    description : str, default=""
+        One sentence on what is measured.
+
+    Examples
+    --------
+    >>> from asbc.evaluate import Metric
+    >>> Metric("edge_agreement", digits=2, higher_is_better=True).title
+    'edge agreement'
+    """
+
+    name: str
+    label: str = ""
+    digits: int = 3
+    higher_is_better: bool | None = None
+    percent: bool = False
+    level: str = PER_SAMPLE
+    task: str = ""
+    by: tuple[str, ...] = ()
+    needs_labels: bool = False
+    description: str = ""
+
+    @property
+    def title(self) -> str:
+        """The label, or the name with spaces."""
+        return self.label or self.name.replace("_", " ")
+
+
+def _scored(name: str, label: str, description: str, *, digits: int = 4, better: bool = True, **more: Any) -> Metric:
+    """A metric that compares predictions with labels."""
+    return Metric(name, label, digits, better, needs_labels=True, description=description, **more)
+
+
+_RANK_AND_DIMENSION = ("target", "estimator")
+_QUARTILES = {"q25": "lower quartile of the", "median": "median", "q75": "upper quartile of the"}
+_NOISE = {
+    "near": "were moved to one of the three nearest classes",
+    "uniform": "were moved to any other class",
+    "human": "people got wrong",
+}
+_UNREACHED = "Share of nodes that no label reaches; they count as wrong."
+_REGRET = "LOO at the best bandwidth that tuning with labels finds, less the method's own."
+_SPEARMAN = "Rank correlation of the effective rank r and the intrinsic dimension d over the nodes."
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _scored("loo", "LOO", "Share of nodes whose label their neighbours vote for.", task="Vote of the neighbours"),
+        _scored("loo_balanced", "LOO balanced", "Mean over classes of the leave-one-out accuracy of each class."),
+        _scored("lp", "LP", "Accuracy on nodes with hidden labels.", level=PER_LABEL, task="Label propagation"),
+        _scored("lp_balanced", "LP balanced", "Mean over classes of the accuracy of each class.", level=PER_LABEL),
+        _scored("lp_unreached", "unreached", _UNREACHED, digits=1, better=False, percent=True, level=PER_LABEL),
+        _scored("nmi", "NMI", "Normalised mutual information of spectral clusters and classes."),
+        _scored("ari", "ARI", "Adjusted Rand index of spectral clusters and classes.", task="Clustering"),
+        _scored("leiden_ari", "ARI, Leiden", "Adjusted Rand index of Leiden's clusters and classes."),
+        _scored("regret", "regret", _REGRET, better=False),
+        *(
+            _scored(
+                f"noise_{kind}", f"noise {kind}", f"Average precision in finding labels that {what}.", level=PER_CENT
+            )
+            for kind, what in _NOISE.items()
+        ),
+        Metric("spearman", "Spearman(r, d)", 3, True, by=_RANK_AND_DIMENSION, description=_SPEARMAN),
+        Metric("slope", "slope of r on d", 3, by=_RANK_AND_DIMENSION),
+        Metric("intercept", "intercept of r on d", 3, by=_RANK_AND_DIMENSION),
+        Metric("components", "pieces", 0, False, description="Connected components of the graph."),
+        Metric("largest", "largest piece", 1, True, percent=True, description="Share of nodes in the largest piece."),
+        Metric("isolated", "isolated nodes", 0, False),
+        Metric("edges", "edges", 0),
+        Metric("degree_min", "fewest neighbours", 0),
+        Metric("degree_median", "median neighbours", 0),
+        Metric("degree_max", "most neighbours", 0),
+        Metric("row_degree_median", "neighbours", 0, description="Median number of neighbours with a weight."),
+        Metric("condition_median", "condition", 0, description="Median condition number of the local kernels."),
+        Metric("condition_q95", "condition, 95%", 0),
+        Metric("at_edge", "at edge", 1, percent=True, description="Nodes whose bandwidth is at an end of the grid."),
+        Metric("sigma_median", "median σ", 3),
+        Metric("rank_median", "median r", 1, by=("scale", *_RANK_AND_DIMENSION)),
+        Metric("dimension_median", "median d", 1, by=_RANK_AND_DIMENSION),
+        *(
+            Metric(f"{name}_{q}", f"{words} {text}", 2, by=("scale",))
+            for name, text in (("rank", "rank"), ("slope", "slope"), ("condition", "condition"))
+            for q, words in _QUARTILES.items()
+            if (name, q) not in (("rank", "median"), ("condition", "median"))
+        ),
+        *(
+            Metric(f"chosen_{name}_{q}", f"{words} {text}", 2)
+            for name, text in (("scale", "chosen σ / distance"), ("rank", "chosen rank"), ("dimension", "dimension"))
+            for q, words in _QUARTILES.items()
+        ),
+    )
+}
+
+
+def balanced_differs(rows: pd.DataFrame, metric: str) -> bool:
+    """Whether a metric differs from its class-balanced one, which it does where classes differ in size."""
+    keys = ["method", "samples", "level", "trial"]
+    names = (metric, f"{metric}_balanced")
+    plain, balanced = (rows[rows["metric"] == name].groupby(keys)["value"].mean() for name in names)
+    return bool(((plain - balanced).abs() > 1e-9).any())
+
+
+def pack_hits(nodes: NDArray[np.int64], right: NDArray[np.bool_], total: int) -> tuple[bytes, bytes]:
+    """Return which of the `total` nodes of a data set were scored and which were right, one bit per node.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from asbc.evaluate.tasks import pack_hits, unpack_hits
+    >>> bits = pack_hits(np.array([0, 3]), np.array([True, False]), 8)
+    >>> unpack_hits([bits])
+    array([[ 1, -1, -1,  0, -1, -1, -1, -1]], dtype=int8)
+    """
+    scored, correct = np.zeros(total, bool), np.zeros(total, bool)
+    scored[nodes] = True
+    correct[nodes[right]] = True
+    return np.packbits(scored).tobytes(), np.packbits(correct).tobytes()
+
+
+def unpack_hits(packed: Sequence[tuple[bytes, bytes]]) -> NDArray[np.int8]:
+    """Return (m, N) numbers from m results of :func:`pack_hits`: 1 right, 0 wrong, -1 not scored.
+
+    N is the number of rows of the data set, rounded up to whole bytes.
+    """
+    if len({len(bits) for pair in packed for bits in pair}) > 1:
+        raise ValueError("the scores are of data sets of different sizes")
+    bits = np.frombuffer(b"".join(side for pair in packed for side in pair), np.uint8).reshape(len(packed), 2, -1)
+    seen, right = np.unpackbits(bits, axis=2).astype(np.int8).swapaxes(0, 1)
+    return np.where(seen == 1, right, np.int8(-1))
+
+
+# Tasks
 
 
 @dataclass(frozen=True)
@@ -44,7 +250,7 @@ class Task(ABC):
     needs_labels : bool, default=True
         Whether the task needs labelled data.
     metrics : tuple of Metric, default=()
-        Descriptions of its metrics, for those that :mod:`asbc.evaluate.scores` does not describe.
+        Descriptions of its metrics, for those that `METRICS` does not describe.
 
     See Also
     --------
@@ -99,9 +305,8 @@ class LeaveOneOut(Task):
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         weights = sample.weights(method)
-        start = time.perf_counter()
-        nodes, right, balanced = _vote(sample, weights)
-        seconds = sample.seconds(method) + time.perf_counter() - start
+        (nodes, right, balanced), took = timed(lambda: _vote(sample, weights))
+        seconds = sample.seconds(method) + took
         yield Score("loo", float(right.mean()), sample.level, seconds, nodes, right)
         yield Score("loo_balanced", balanced, sample.level, seconds)
 
@@ -158,9 +363,9 @@ class LabelPropagation(Task):
         sizes = np.bincount(codes[codes >= 0])
         for level in (level for level in self.labels if level < sizes.max()):
             shown = reveal(codes, level, seed=[sample.seed, sample.trial])
-            key = ("propagated", method.key, method.sharpen, self.alpha, self.max_rounds, self.tol, level)
-            predicted, took = sample.once(key, partial(self._propagate, graph, codes, shown, len(sizes)))
-            seconds = sample.seconds(method, graph=True) + took
+            options: dict[str, Any] = {"alpha": self.alpha, "max_rounds": self.max_rounds, "tol": self.tol}
+            found, took = timed(partial(propagate, graph, codes, shown, n_classes=len(sizes), **options))
+            seconds, predicted = sample.seconds(method, graph=True) + took, found.predicted
             scored = ~shown & (codes >= 0)
             right = predicted[scored] == codes[scored]
             more = {"short_classes": int((sizes <= level).sum())}
@@ -168,22 +373,6 @@ class LabelPropagation(Task):
             yield Score("lp_balanced", balanced_share(right, codes[scored]), level, seconds, more=more)
             unreached = (predicted[scored] < 0).mean()
             yield Score("lp_unreached", float(unreached), level, seconds, more=more)
-
-    def _propagate(
-        self, graph: Any, codes: NDArray[np.int64], shown: NDArray[np.bool_], classes: int
-    ) -> tuple[NDArray[np.int64], float]:
-        """Return the predicted classes (n,) and the seconds."""
-        start = time.perf_counter()
-        found = propagate(
-            graph,
-            codes,
-            shown,
-            n_classes=classes,
-            alpha=self.alpha,
-            max_rounds=self.max_rounds,
-            tol=self.tol,
-        )
-        return found.predicted, time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -216,16 +405,13 @@ class Clustering(Task):
         graph, build = sample.graph(method), sample.seconds(method, graph=True)
         labeled = sample.codes >= 0
         codes, count = sample.codes[labeled], int(sample.codes.max()) + 1
-        start = time.perf_counter()
-        found = spectral_clusters(graph, count, sample.seed)[labeled]
-        seconds = build + time.perf_counter() - start
-        yield Score("nmi", float(normalized_mutual_info_score(codes, found)), sample.level, seconds)
-        yield Score("ari", float(adjusted_rand_score(codes, found)), sample.level, seconds)
+        found, took = timed(lambda: spectral_clusters(graph, count, sample.seed)[labeled])
+        yield Score("nmi", float(normalized_mutual_info_score(codes, found)), sample.level, build + took)
+        yield Score("ari", float(adjusted_rand_score(codes, found)), sample.level, build + took)
         if self.leiden:
-            start = time.perf_counter()
-            found = GraphClusters(count, graph=graph, random_state=sample.seed).fit().labels_[labeled]
-            seconds = build + time.perf_counter() - start
-            yield Score("leiden_ari", float(adjusted_rand_score(codes, found)), sample.level, seconds)
+            clusters, took = timed(GraphClusters(count, graph=graph, random_state=sample.seed).fit)
+            ari = adjusted_rand_score(codes, clusters.labels_[labeled])
+            yield Score("leiden_ari", float(ari), sample.level, build + took)
 
 
 def spectral_clusters(graph: Any, count: int, seed: int = 0) -> NDArray[np.int64]:
@@ -300,14 +486,12 @@ class Regret(Task):
         if not rule.uses_bandwidth:
             raise ValueError(f"regret is defined for weights with a bandwidth; {method.kind} weights have none")
         key = ("tuned", tuple(self.scales), self.k, key_of(rule))
-        candidates = partial(self._candidates, sample, rule, method.kind)
-        tuned = sample.once(key, lambda: list(candidates()), seeded=rule.uses_dimension)
+        tuned = sample.once(key, lambda: list(self._candidates(sample, rule, method.kind)), seeded=rule.uses_dimension)
         if sample.first_time(key):
             yield from tuned
         best = max(tuned, key=lambda score: score.value)
         own, balanced = LeaveOneOut()(sample, method)
-        yield own
-        yield balanced
+        yield from (own, balanced)
         more = {"best_scale": best.more["scale"], "best_per_node": best.more["per_node"]}
         yield Score("regret", best.value - own.value, sample.level, own.seconds, more=more)
 
@@ -317,20 +501,13 @@ class Regret(Task):
         for per_node in (True, False):
             base = anchor if per_node else np.full_like(anchor, anchor.mean())
             for scale in self.scales:
-                start = time.perf_counter()
                 choice = BandwidthChoice(scale * base)
-                rows = row_weights(rule, sample.X, sample.neighbors, choice, dimension=dimension)
+                work = partial(row_weights, rule, sample.X, sample.neighbors, choice, dimension=dimension)
+                rows, seconds = timed(work)
                 nodes, right, _ = _vote(sample, rows)
-                yield Score(
-                    "loo",
-                    float(right.mean()),
-                    sample.level,
-                    time.perf_counter() - start,
-                    nodes,
-                    right,
-                    method=f"tuned_{'local' if per_node else 'global'}_{kind}",
-                    more={"scale": float(scale), "per_node": per_node},
-                )
+                name = f"tuned_{'local' if per_node else 'global'}_{kind}"
+                more = {"scale": float(scale), "per_node": per_node}
+                yield Score("loo", float(right.mean()), sample.level, seconds, nodes, right, name, more)
 
 
 def balanced_share(right: NDArray[np.bool_], codes: NDArray[np.int64]) -> float:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from asbc.evaluate.scores import METRICS, PER_SAMPLE, Comparison, Metric, compare, hits_of
+from asbc.evaluate.comparison import Comparison, compare, hits_of
+from asbc.evaluate.tasks import METRICS, PER_SAMPLE, Metric
 from asbc.report.names import level_order, set_own_methods
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from asbc.evaluate.comparison import Comparison
 from asbc.evaluate.geometry import CELL, unpack_density
-from asbc.evaluate.scores import Comparison
 from asbc.report.evidence import BASELINE, Study, Sweep, compare_number, default_target, is_number, short
 from asbc.report.names import (
     OWN_COLORS,

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from asbc.evaluate.scores import Comparison, Gap
+from asbc.evaluate.comparison import Comparison, Gap
 from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Evidence, Study, Subject, data_name
 from asbc.report.figures import Drawing, draw_figures, figure_svgs, side_by_side
 from asbc.report.names import full_label, level_name, level_order, listed

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.scores import PER_SAMPLE, Comparison, Metric, balanced_differs
+from asbc.evaluate.comparison import Comparison
+from asbc.evaluate.tasks import PER_SAMPLE, Metric, balanced_differs
 from asbc.report.evidence import BASELINE, Study, Sweep, default_target, short
 from asbc.report.names import SPECTRAL, WEIGHTS, label, level_name
 from asbc.runs.record import Table

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from asbc.evaluate.scores import PER_SAMPLE, Comparison, Gap, Metric, Ranking, hits_of, rank_methods
+from asbc.evaluate.comparison import Comparison, Gap, Ranking, hits_of, rank_methods
+from asbc.evaluate.tasks import PER_SAMPLE, Metric
 from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Study, Subject, compare_number
 from asbc.report.names import label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval

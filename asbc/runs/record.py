@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from asbc.evaluate.scores import Metric, describe_metric
+from asbc.evaluate.tasks import METRICS, Metric
 from asbc.storage import DamagedFileError, read_json, write_json
 
 log = logging.getLogger("asbc")
@@ -226,7 +226,8 @@ class Experiment:
 
     def metric(self, name: str) -> Metric:
         """Return the description of a metric: the record's own, asbc's, or a generic one."""
-        return next((metric for metric in self.metrics if metric.name == name), describe_metric(name))
+        own = (metric for metric in self.metrics if metric.name == name)
+        return next(own, METRICS.get(name, Metric(name)))
 
     def described(self, metrics: Iterable[Metric], methods: Mapping[str, Any] | None = None) -> Experiment:
         """Return the record with descriptions of metrics and looks of methods; those it has take precedence."""

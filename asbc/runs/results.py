@@ -31,7 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asbc.evaluate.scores import METRICS, PER_SAMPLE, Metric, balanced_differs
+from asbc.evaluate.tasks import METRICS, PER_SAMPLE, Metric, balanced_differs
 from asbc.extras import needed
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, read_record

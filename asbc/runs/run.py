@@ -21,8 +21,7 @@ from threadpoolctl import threadpool_limits
 from asbc.configs import build
 from asbc.embeddings.store import Embeddings, fingerprint, stratified_sample
 from asbc.evaluate.sample import Method, Sample
-from asbc.evaluate.scores import pack_hits
-from asbc.evaluate.tasks import Task
+from asbc.evaluate.tasks import Task, pack_hits
 from asbc.graph import SYMMETRIES
 from asbc.kernels.threads import thread_count
 from asbc.learn.labels import is_unlabeled
@@ -85,8 +84,8 @@ def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mappin
     k = whole_number(cfg.k_cand, "k_cand", 1)
     for name, method in methods.items():
         try:
-            if method.bandwidth is not None:
-                method.bandwidth.check_parameters(k)
+            if method.rule is not None:
+                method.rule.check_parameters(k)
         except (TypeError, ValueError) as error:  # noqa: PERF203
             raise ValueError(f"the bandwidth of {name}: {error}") from error
 
@@ -455,7 +454,7 @@ def _describe(method: Method, own: bool) -> dict[str, Any]:
     if not own:
         return columns
     columns |= {"sharpen": method.sharpen, **_parameters("weights", method.weights)}
-    rule = method.bandwidth if method.weight_rule().uses_bandwidth else None
+    rule = method.rule if method.weight_rule().uses_bandwidth else None
     return columns | {"bandwidth": None if rule is None else type(rule).__name__, **_parameters("bandwidth", rule)}
 
 

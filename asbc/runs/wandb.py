@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asbc.evaluate.scores import PER_SAMPLE, Bootstrap
+from asbc.evaluate.comparison import Bootstrap
+from asbc.evaluate.tasks import PER_SAMPLE
 from asbc.extras import MissingExtraError, needed
 from asbc.runs.record import METHOD_COLORS, METHOD_TITLES, Experiment
 from asbc.runs.results import (

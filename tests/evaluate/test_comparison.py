@@ -3,8 +3,9 @@ import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from asbc.evaluate import scores as module
-from asbc.evaluate.scores import Bootstrap, compare, compare_methods, pack_hits, rank_methods, unpack_hits
+from asbc.evaluate import comparison as module
+from asbc.evaluate.comparison import Bootstrap, compare, compare_methods, rank_methods
+from asbc.evaluate.tasks import pack_hits, unpack_hits
 
 
 def test_clear_difference_holds_and_its_mirror_does_not():
@@ -158,7 +159,7 @@ def methods_of(accuracies, seed=0, nodes=400, trials=4):
 def test_a_clear_winner_is_above_all_others_and_a_tie_is_called_one():
     values, hits = methods_of({"low": 0.5, "top": 0.9, "near": 0.88})
     found = rank_methods(values, trial=range(4), hits=hits)
-    assert found.methods[2] == "low" and found.alike == [found.methods[1]] and found.over == "trials and nodes"
+    assert found.methods[2] == "low" and found.alike == [found.methods[1]]
     gap, back = found.gaps["top", "low"], found.gaps["low", "top"]
     assert gap.low > 0 and (gap.low, gap.high) == pytest.approx((-back.high, -back.low))
     assert gap.difference == pytest.approx(np.mean(values["top"]) - np.mean(values["low"]))
@@ -177,7 +178,7 @@ def test_the_best_of_many_equals_is_seldom_called_best():
 
 def test_trials_alone_where_nodes_are_not_known():
     found = rank_methods({"a": [0.1, 0.1, 0.1], "b": [0.2, 0.3, 0.25], "c": [0.1, 0.1, 0.1]}, trial=[0, 1, 2])
-    assert found.over == "trials" and found.methods[0] == "b" and found.alike == []
+    assert found.methods[0] == "b" and found.alike == []
     assert found.gaps["a", "c"].low == found.gaps["a", "c"].high == 0
 
 
@@ -186,8 +187,6 @@ def test_bad_rankings():
         rank_methods({"a": [1.0]}, trial=[0])
     with pytest.raises(ValueError, match="finite"):
         rank_methods({"a": [1.0], "b": [np.nan]}, trial=[0])
-    with pytest.raises(ValueError, match="confidence"):
-        rank_methods({"a": [1.0], "b": [0.5]}, trial=[0], confidence=95)
     with pytest.raises(ValueError, match="same nodes"):
         one, other = np.array([1, 0], np.int8), np.array([1, -1], np.int8)
         rank_methods({"a": [0.5], "b": [1.0]}, trial=[0], hits={"a": [one], "b": [other]})

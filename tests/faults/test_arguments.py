@@ -5,7 +5,7 @@ import pytest
 
 import asbc
 from asbc.embeddings.store import stratified_sample
-from asbc.evaluate.scores import Bootstrap
+from asbc.evaluate.comparison import Bootstrap
 from asbc.evaluate.tasks import spectral_clusters
 from asbc.learn.labels import reveal
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from asbc.evaluate.scores import pack_hits
+from asbc.evaluate.tasks import pack_hits
 from asbc.runs.results import Run
 
 NODES = 400

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from asbc.evaluate.scores import Metric
+from asbc.evaluate.tasks import Metric
 from asbc.report.evidence import read_evidence
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment, write_record

@@ -2,7 +2,7 @@
 
 import json
 
-from asbc.evaluate.scores import Metric
+from asbc.evaluate.tasks import Metric
 from asbc.report.command import make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.verdicts import recipe

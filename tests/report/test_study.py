@@ -2,7 +2,7 @@
 
 import pytest
 
-from asbc.evaluate.scores import compare_methods
+from asbc.evaluate.comparison import compare_methods
 from asbc.report import evidence
 from asbc.report.evidence import read_evidence
 from tests.report.small import rows_of, write_run

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from asbc.evaluate.scores import Comparison, compare, compare_methods
+from asbc.evaluate.comparison import Comparison, compare, compare_methods
 from asbc.report.evidence import read_evidence
 from asbc.report.tables import fill_tables, interval
 from asbc.runs.experiments import EXPERIMENTS

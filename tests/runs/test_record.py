@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from asbc.configs import conf_dir
-from asbc.evaluate.scores import METRICS, Metric, describe_metric
+from asbc.evaluate.tasks import METRICS, Metric
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import (
     FILE,
@@ -54,7 +54,7 @@ def test_records_name_metrics_that_are_described(record):
 
 
 def test_a_metric_without_a_description_gets_a_generic_one():
-    assert describe_metric("edge_agreement").title == "edge agreement"
+    assert MINE.metric("edge_agreement").title == "edge agreement"
     assert MINE.metric("agreement").title == "edges of one class"
     assert MINE.metric("loo") is METRICS["loo"]
 

@@ -10,7 +10,8 @@ from hydra.utils import instantiate
 
 from asbc.configs import conf_dir
 from asbc.evaluate import tasks
-from asbc.evaluate.scores import compare_methods, unpack_hits
+from asbc.evaluate.comparison import compare_methods
+from asbc.evaluate.tasks import unpack_hits
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError, collect, open_run, read_status
 from asbc.runs.run import ALL, NothingToScore, Unit, draw, levels, run
