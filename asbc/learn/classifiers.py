@@ -129,7 +129,7 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
         codes, classes = encode_partial(labels, np.shape(X)[0], name="y")
         if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
             raise ValueError(
-                f"y must hold labels of the kind that fit saw, {self.classes_.dtype}; got {classes.dtype}."
+                f"y must be of the kind that fit saw, {self.classes_.dtype}; got {classes.dtype}."
             )
         unknown = classes[~np.isin(classes, self.classes_)]
         if len(unknown):

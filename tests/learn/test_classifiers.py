@@ -274,5 +274,5 @@ def test_bad_input(digits, kind):
     ):
         found = model.score(X, y)
     assert found == accuracy_score(y, model.predict(X))  # as scikit-learn's own classifiers have it
-    with pytest.raises(ValueError, match="y must hold labels of the kind that fit saw, int64; got <U"):
+    with pytest.raises(ValueError, match="y must be of the kind that fit saw, int64; got <U"):
         model.score(X, y.astype(str))
