@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn
 
 from asbc.extras import MissingExtraError, needed
 
@@ -20,66 +19,68 @@ CLOSED_PIPE = 141  # exit code that shells show for a tool that SIGPIPE ends
 
 def run() -> None:
     """``asbc``: run experiments."""
-    _exit(_load("asbc", "asbc.runs.command", "experiments").main)
+    _run("asbc", "asbc.runs.command", "experiments")
 
 
 def build() -> None:
     """``asbc-build``: build a graph from a file of vectors, block by block."""
-    _exit(import_module("asbc.outofcore.command").main)
+    _run("asbc-build", "asbc.outofcore.command")
 
 
 def embed() -> None:
     """``asbc-embed``: compute vectors of images."""
-    _exit(_load("asbc-embed", "asbc.embeddings.command", "embed").main)
+    _run("asbc-embed", "asbc.embeddings.command", "embed")
 
 
 def pretrain() -> None:
     """``asbc-pretrain``: train encoders."""
-    _exit(_load("asbc-pretrain", "asbc.train.command", "train").main)
+    _run("asbc-pretrain", "asbc.train.command", "train")
 
 
 def upload() -> None:
     """``asbc-upload``: send finished runs to W&B."""
-    _exit(_load("asbc-upload", "asbc.runs.wandb", "wandb", "wandb").main)
+    _run("asbc-upload", "asbc.runs.wandb", "wandb", "wandb")
 
 
 def report() -> None:
     """``asbc-report``: write a page with the figures and tables of all results."""
-    _exit(_load("asbc-report", "asbc.report.command", "experiments", "pandas", "pyarrow").main)
+    _run("asbc-report", "asbc.report.command", "experiments", "pandas", "pyarrow")
 
 
 def explore() -> None:
     """``asbc-explore``: write an interactive page about your vectors."""
-    _exit(_load("asbc-explore", "asbc.explore.command", "explore").main)
+    _run("asbc-explore", "asbc.explore.command", "explore")
 
 
-def _load(command: str, module: str, extra: str, *packages: str) -> Any:
-    """Import the module of a command, after the packages that it imports late."""
+def _run(command: str, module: str, extra: str = "", *packages: str) -> NoReturn:
+    """Import the module of a command, after the packages that it imports late, call it, and exit with its code.
+
+    The code is `CLOSED_PIPE` if the output is not read to the end.
+    """
     try:
         with needed("this command", extra):
             for package in packages:
                 import_module(package)
-            return import_module(module)
+            main = import_module(module).main
     except MissingExtraError as error:
         sys.exit(f"{command}: {error}")
-
-
-def _exit(main: Callable[[], int | None]) -> NoReturn:
-    """Call a command and exit with its code, or with `CLOSED_PIPE` if its output is not read to the end."""
-    code: Any
-    broken = None
     read_env()
+    broken = None
     try:
         code = main()
     except SystemExit as stop:
         code = stop.code
     except BrokenPipeError as error:
         code, broken = CLOSED_PIPE, error
-    # A line break shows whether a stream without a buffer is the one that broke.
-    read = [_flush(stream, "\n" if broken else "") for stream in (sys.stdout, sys.stderr)]
-    if broken and all(read):
+    try:
+        sys.stdout.write("\n" if broken else "")  # without a buffer, a flush alone shows nothing
+        sys.stdout.flush()
+    except OSError:  # BrokenPipeError; on Windows a plain OSError
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # because Python flushes again
+        sys.exit(code or CLOSED_PIPE)
+    if broken:
         raise broken  # another pipe broke, such as one to a worker
-    sys.exit(code or (0 if all(read) else CLOSED_PIPE))
+    sys.exit(code)
 
 
 def read_env(path: Path = Path(".env")) -> None:
@@ -98,14 +99,3 @@ def read_env(path: Path = Path(".env")) -> None:
             found.append(name)
     if found:
         print(f"from {path}: {', '.join(found)}", file=sys.stderr)
-
-
-def _flush(stream: TextIO, text: str) -> bool:
-    """Write and flush, and return False if the reader is gone. The rest is discarded, because Python flushes again."""
-    try:
-        stream.write(text)
-        stream.flush()
-    except OSError:  # BrokenPipeError; on Windows a plain OSError
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return False
-    return True

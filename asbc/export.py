@@ -42,9 +42,8 @@ def to_edge_list(graph: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np
     >>> to_edge_list(sparse.csr_array([[0.0, 0.5], [0.5, 0.0]]))
     (array([0, 1]), array([1, 0]), array([0.5, 0.5]))
     """
-    graph = _csr(graph)
-    sources = np.repeat(np.arange(graph.shape[0], dtype=np.int64), np.diff(graph.indptr))
-    return sources, np.array(graph.indices, np.int64), np.array(graph.data, np.float64)
+    edges = _csr(graph).tocoo()
+    return edges.row.astype(np.int64), edges.col.astype(np.int64), edges.data.astype(np.float64)
 
 
 def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
@@ -124,11 +123,8 @@ def to_igraph(graph: sparse.csr_array):
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
-    symmetric = _symmetric(graph)
-    sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
-    exported = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
-    exported.es["weight"] = weights.tolist()
-    return exported
+    mode = "upper" if _symmetric(graph) else "directed"
+    return igraph.Graph.Weighted_Adjacency(sparse.csr_matrix(graph), mode=mode)
 
 
 def to_anndata(builder: GraphBuilder, adata: Any = None):

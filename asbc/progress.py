@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-Advance = Callable[..., None]
-
 
 class Progress:
     """Show steps on the standard error and time them.
@@ -46,7 +44,7 @@ class Progress:
         self._bar: Any = None
 
     @contextmanager
-    def step(self, name: str, total: int | None = None, done: int = 0, unit: str = "blocks") -> Iterator[Advance]:
+    def step(self, name: str, total: int | None = None, done: int = 0, unit: str = "blocks") -> Iterator[Any]:
         """Time a step, and show it while it runs.
 
         Parameters
@@ -92,24 +90,17 @@ class Progress:
             yield lambda count, text: None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.markup import escape
         from rich.progress import Progress as Bar
 
         outermost = self._bar is None
         if outermost:
-            columns = (
-                TextColumn("{task.fields[label]}", style="bold", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.description}", style="dim", markup=False),
-            )
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Bar(console=Console(stderr=True), transient=True)
             self._bar.start()
         bar = self._bar
-        task = bar.add_task("", total=total, completed=done, label=name)
+        task = bar.add_task(escape(name), total=total, completed=done)
         try:
-            yield lambda count, text: bar.update(task, completed=count, description=text)
+            yield lambda count, text: bar.update(task, completed=count, description=escape(f"{name} {text}"))
         finally:
             bar.remove_task(task)
             if outermost:

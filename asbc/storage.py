@@ -237,9 +237,7 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
     except (OSError, DamagedFileError):
         raise
     except Exception as error:  # NumPy evaluates the header as Python, so a damaged one can fail in many ways
-        message = f"{path}: not a readable .npy file, or an incomplete one ({error})."
-        if path.suffix.lower() != ".npy":
-            message = f"{path}: not an .npy file; write the vectors as one, with numpy.save('vectors.npy', X)."
+        message = f"{path}: not a readable .npy file, or an incomplete one ({error}); numpy.save writes such files."
         raise DamagedFileError(explain_format(path) or message) from error
     size, needed = path.stat().st_size, mapped.offset + mapped.nbytes
     if size != needed:

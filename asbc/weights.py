@@ -89,23 +89,11 @@ def gaussian_weights(neighbors: Neighbors, sigma: ArrayLike, *, neighbor_sigma: 
     """
     check_type(neighbors)
     sigma = sigma_per_node(sigma, neighbors.n)
-    if neighbor_sigma is None:
-        scale = sigma[:, None] ** 2
-    else:
-        of_rows = real_array(neighbor_sigma, "neighbor_sigma")
-        last = int(neighbors.indices.max(initial=-1))
-        if of_rows.ndim != 1 or len(of_rows) <= last:
-            raise ValueError(
-                f"neighbor_sigma must have one number for each row of X, {last + 1} or more; got shape {of_rows.shape}."
-            )
-        # Only the bandwidths of these nodes' neighbours are checked: a check of all rows of X, repeated for every
-        # block of nodes, would cost more than the weights.
-        near = of_rows[neighbors.indices]
-        if not (np.isfinite(near) & (near > 0)).all():
-            row = int(neighbors.indices[~(np.isfinite(near) & (near > 0))][0])
-            raise ValueError(f"neighbor_sigma must be positive and finite; row {row} of X has {of_rows[row]}.")
-        scale = sigma[:, None] * near
-    return np.exp(-(neighbors.distances**2) / (2.0 * scale))
+    other = sigma[:, None]
+    if neighbor_sigma is not None:
+        of_rows = sigma_per_node(neighbor_sigma, np.size(neighbor_sigma), "neighbor_sigma")
+        other = _of_neighbors(of_rows, neighbors, "neighbor_sigma")
+    return np.exp(-(neighbors.distances**2) / (2.0 * (sigma[:, None] * other)))
 
 
 def nnk_weights(
@@ -376,14 +364,17 @@ def _reweighted(weights: Matrix, block: Neighborhoods) -> Matrix:
     choice, fitted = block.choice, block.fitted
     if choice is None or fitted is None or choice.reweight is None or fitted.reweight is None:
         return weights
-    own, others = real_array(choice.reweight, "choice.reweight"), real_array(fitted.reweight, "fitted.reweight")
-    last = int(block.neighbors.indices.max())
-    if own.shape != (len(weights),) or others.ndim != 1 or len(others) <= last:
-        raise ValueError(
-            f"choice and fitted must have one reweight per node, {len(weights)} and more than {last}; "
-            f"got shapes {own.shape} and {others.shape}."
-        )
-    return weights * (own[:, None] * others[block.neighbors.indices])
+    own = real_array(choice.reweight, "choice.reweight", (len(weights),))
+    return weights * (own[:, None] * _of_neighbors(fitted.reweight, block.neighbors, "fitted.reweight"))
+
+
+def _of_neighbors(values: ArrayLike, neighbors: Neighbors, name: str) -> Matrix:
+    """Look up the numbers of neighbours, (n, k), in those of all rows of X."""
+    of_rows = real_array(values, name, ("N",))
+    last = int(neighbors.indices.max(initial=-1))
+    if len(of_rows) <= last:
+        raise ValueError(f"{name} must have a number for each row of X, {last + 1} or more; got {len(of_rows)}.")
+    return of_rows[neighbors.indices]
 
 
 def count_empty(weights: Matrix) -> int:

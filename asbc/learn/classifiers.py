@@ -128,9 +128,7 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
         labels = _one_column(align_rows(y, row_index(X), "y"))
         codes, classes = encode_partial(labels, np.shape(X)[0], name="y")
         if (classes.dtype.kind in "US") != (self.classes_.dtype.kind in "US"):
-            raise ValueError(
-                f"y must be of the kind that fit saw, {self.classes_.dtype}; got {classes.dtype}."
-            )
+            raise ValueError(f"y must be of the kind that fit saw, {self.classes_.dtype}; got {classes.dtype}.")
         unknown = classes[~np.isin(classes, self.classes_)]
         if len(unknown):
             warnings.warn(

@@ -157,8 +157,6 @@ class LabelIssues:
             import pandas as pd
         trials = whole_number(trials, "trials", 2)
         codes, classes = encode_partial(self.given)
-        if len(classes) < 2:
-            raise ValueError(f"simulate needs labels of at least 2 classes; got {len(classes)}.")
         labeled, guess = len(self.order), self.estimate
         wrong = int(self.doubtful.sum()) if guess is None else guess.number
         fixed = self.order[: 0 if guess is None else wrong]

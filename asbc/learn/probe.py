@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-try:
+from asbc.extras import needed
+
+with needed("GraphProbe", "embed"):
     import torch
     from lightning.pytorch import Callback, LightningModule, Trainer
-    from torch.utils.data import DataLoader, IterableDataset, Subset
-except ImportError as error:
-    raise ImportError("GraphProbe needs Lightning: pip install 'asbc[embed]'.") from error
+    from torch.utils.data import DataLoader, IterableDataset
 
 from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE, levina_bickel
@@ -38,14 +37,13 @@ class GraphProbe(Callback):
     dimension; and ``{name}/effective_rank``, the effective rank of all features, which falls when they collapse. They
     go through ``module.log``, so every logger, early stopping and checkpoints can use them.
 
-    On several devices each one embeds a share of the data, and the figures are those of one device. Training is not
-    affected: modes of modules and the random state are restored.
+    On several devices each one embeds all data, and the figures are those of the first. Training is not affected: modes
+    of modules and the random state are restored.
 
     Parameters
     ----------
     loader : DataLoader, or another iterable of batches
-        The data set of a DataLoader is read once, in its own order. Any other iterable must give the same batches in
-        every process.
+        It is read once per interval, in every process; the data set of a DataLoader in its own order.
     every_n_epochs : int, default=5
         Interval; 5 means after epochs 5, 10, and so on.
     embed : callable, optional
@@ -83,11 +81,7 @@ class GraphProbe(Callback):
     ) -> None:
         self.loader = loader
         self.every_n_epochs = whole_number(every_n_epochs, "every_n_epochs", 1)
-        if embed is not None and not callable(embed):
-            raise TypeError(f"embed must be a function of a module and a batch; got {type(embed).__name__}.")
-        if builder is not None and not isinstance(builder, GraphBuilder):
-            raise TypeError(f"builder must be an asbc.GraphBuilder or None; got {type(builder).__name__}.")
-        self.embed = embed
+        self.embed = embed or backbone_features
         self.builder = builder
         self.name = name
 
@@ -97,60 +91,53 @@ class GraphProbe(Callback):
 
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, float]:
         """Embed the data and return the figures, the same in every process."""
-        X, y = embed_loader(trainer, module, self.loader, self.embed or backbone_features)
+        X, y = embed_loader(trainer, module, self.loader, self.embed)
         found = self._figures(X, y) if trainer.is_global_zero else {}
         return trainer.strategy.broadcast(found, src=0)
 
     def _figures(self, X: NDArray[np.float32], y: NDArray[Any] | None) -> dict[str, float]:
-        names = [
-            f"{self.name}/{figure}" for figure in ("dimension", "effective_rank", *(["loo"] if y is not None else []))
-        ]
         if len(X) < MIN_ROWS:
             raise ValueError(f"loader must give at least {MIN_ROWS} rows; got {len(X)}.")
+        figures = dict.fromkeys(["dimension", "effective_rank", *([] if y is None else ["loo"])], float("nan"))
         # Zero or infinite features must not end the training: they are dropped; if too few remain, the figures are NaN.
         alive = np.isfinite(X).all(axis=1) & X.any(axis=1)
-        if alive.sum() < MIN_ROWS:
-            return dict.fromkeys(names, float("nan"))
-        X = X[alive]
-        builder = GraphBuilder() if self.builder is None else clone(self.builder)
-        limit_candidates(builder, len(X)).fit(X)
-        local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
-        values = [float(np.median(local)), global_rank(X)]
-        if y is not None:
-            codes = encode_partial(y, name="the labels of loader")[0]
-            known = codes[alive]
-            hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
-            values.append(float(np.sum(hits)) / np.sum(codes >= 0))  # a row without features counts as wrong
-        return dict(zip(names, values, strict=True))
+        if alive.sum() >= MIN_ROWS:
+            X = X[alive]
+            builder = limit_candidates(GraphBuilder() if self.builder is None else clone(self.builder), len(X)).fit(X)
+            local = levina_bickel(builder.neighbors_, 8) if builder.dimension_ is None else builder.dimension_
+            figures |= {"dimension": float(np.median(local)), "effective_rank": global_rank(X)}
+            if y is not None:
+                codes = encode_partial(y, name="the labels of loader")[0]
+                known = codes[alive]
+                hits = (loo_predict(builder.neighbors_.indices, builder.weights_, known) == known) & (known >= 0)
+                figures["loo"] = float(hits.sum() / (codes >= 0).sum())  # a row without features counts as wrong
+        return {f"{self.name}/{figure}": value for figure, value in figures.items()}
 
 
 def embed_loader(trainer: Trainer, module: LightningModule, loader: Iterable[Any], embed: Embed) -> tuple[Any, Any]:
-    """Return the features of a loader, (n, d) float32, and their labels or None, the same in every process.
+    """Return the features of a loader, (n, d) float32, and their labels or None.
 
-    Each process embeds a share of the data. Modes of modules and the random state are restored.
+    Modes of modules and the random state are restored.
     """
-    rank, world = trainer.global_rank, trainer.world_size
-    parts: list[Any] = []  # row numbers, features and labels of every batch
+    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):  # in the order of the data
+        options = {"num_workers": loader.num_workers, "collate_fn": loader.collate_fn}
+        loader = DataLoader(loader.dataset, loader.batch_size or 256, **options)
+    features, labels = [], []
     with _evaluation_mode(module), torch.random.fork_rng(devices=[]), torch.no_grad():
-        for at, batch in _share(loader, rank, world):
+        for batch in loader:
             batch = trainer.strategy.batch_to_device(batch, module.device)
             with trainer.precision_plugin.forward_context():
                 given = embed(module, batch)
             part, named = given if isinstance(given, tuple) else (given, None)
-            rows = at + np.arange(len(part)) * (world if _is_indexed(loader) else 1)
-            labels = [] if named is None else torch.as_tensor(named).reshape(-1).cpu().numpy()
-            parts.append((rows, part.detach().float().flatten(1).cpu().numpy(), labels))
-    if world > 1:  # shares may differ in size, so they are sent as objects
-        shares: list[Any] = [None] * world
-        torch.distributed.all_gather_object(shares, parts)
-        parts = [part for share in shares for part in share]
-    if not parts:
+            features.append(part.detach().float().flatten(1).cpu().numpy())
+            if named is not None:
+                labels.append(torch.as_tensor(named).reshape(-1).cpu().numpy())
+    if not features:
         raise ValueError(f"loader gave no batch; GraphProbe needs at least {MIN_ROWS} rows.")
-    order, X, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    if len(y) not in (0, len(X)):
+    X, y = np.concatenate(features), np.concatenate(labels) if labels else None
+    if y is not None and len(y) != len(X):
         raise ValueError(f"loader must give one label per row, or none at all; got {len(y)} for {len(X)} rows.")
-    order = np.argsort(order, kind="stable")
-    return X[order], y[order] if len(y) else None
+    return X, y
 
 
 def backbone_features(module: LightningModule, batch: Any) -> tuple[Any, Any]:
@@ -171,29 +158,3 @@ def _evaluation_mode(module: LightningModule) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def _is_indexed(loader: Any) -> bool:
-    return isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
-
-
-def _share(loader: Any, rank: int, world: int) -> Iterator[tuple[int, Any]]:
-    """Yield this process's batches, each with the number of its first row.
-
-    Of an indexed data set process r has rows r, r + world, ...; of other iterables, every world-th batch.
-    """
-    if not _is_indexed(loader):
-        for number, batch in islice(enumerate(loader), rank, None, world):
-            yield number * 2**32, batch
-        return
-    mine = range(rank, len(loader.dataset), world)
-    size = loader.batch_size or 256
-    batches = DataLoader(
-        Subset(loader.dataset, mine),
-        batch_size=size,
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-    )
-    for number, batch in enumerate(batches):
-        yield rank + number * size * world, batch

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from asbc.kernels.propagate import CLASSES_PER_STRIP, conjugate_strips, propagate_strips
 from asbc.kernels.threads import thread_count
-from asbc.validation import MOST_CLASSES, class_codes, plain_array, square_graph, whole_number
+from asbc.validation import MOST_CLASSES, real_array, square_graph, whole_number
 
 SCORE_BYTES = 256 * 2**20  # scores that are iterated together, unless one strip per thread needs more
 
@@ -39,13 +39,6 @@ class Propagation:
     converged: bool
 
 
-def _flags(shown: Any, n: int) -> NDArray[np.bool_]:
-    flags = np.asarray(plain_array(shown, "shown"))
-    if flags.shape != (n,) or flags.dtype.kind not in "biu":
-        raise ValueError(f"shown must be True or False for each of {n} nodes; got {flags.dtype} of shape {flags.shape}")
-    return flags.astype(bool)
-
-
 def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
     """Return ``P = D^-1 W`` for the graph W: rows sum to 1, and those of the nodes in `shown` are zero.
 
@@ -61,7 +54,7 @@ def transition(graph: Any, shown: NDArray[np.bool_]) -> sp.csr_array:
            [0. , 1. , 0. ]])
     """
     W = square_graph(graph).astype(np.float64)
-    shown = _flags(shown, W.shape[0])
+    shown = real_array(shown, "shown", (W.shape[0],)).astype(bool)
     degree = np.asarray(W.sum(axis=1)).reshape(-1)
     scale = np.where((degree > 0) & ~shown, 1.0 / np.where(degree > 0, degree, 1.0), 0.0)
     P = sp.csr_array(sp.diags_array(scale) @ W)
@@ -123,26 +116,10 @@ def propagate(
     >>> propagate(W, np.array([0, 0, 1, 1]), np.array([True, False, False, True])).predicted
     array([0, 0, 1, 1])
     """
-    graph, codes, shown, c, max_rounds = _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol)
-    P = transition(graph, shown)
-    change = tol / max(1.0, alpha / (1.0 - alpha))  # per round, below which no score is farther than tol from its limit
-    if tol > 0 and _symmetric(graph):
-        found = _iterate(P, codes, shown, c, alpha, max_rounds, change, np.asarray(graph.sum(axis=1), np.float64))
-        if found.converged and not _too_small(graph, shown, found.scores, tol):
-            return found
-    return _iterate(P, codes, shown, c, alpha, max_rounds, change)
-
-
-def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
-    """Return graph, codes, flags, number of classes and of rounds, after a check of all arguments."""
     graph = square_graph(graph)
-    n = int(graph.shape[0])
-    shown = _flags(shown, n)
-    codes = np.asarray(plain_array(codes, "codes"))
-    if codes.shape != (n,) or codes.dtype.kind not in "iu":
-        raise ValueError(
-            f"codes must be whole numbers, one per node, shape ({n},); got {codes.dtype} of shape {codes.shape}"
-        )
+    shape = (int(graph.shape[0]),)
+    shown = real_array(shown, "shown", shape).astype(bool)
+    codes = real_array(codes, "codes", shape, whole=True)
     if not shown.any():
         raise ValueError("shown must name at least one labelled node; got none")
     if not isinstance(alpha, Real) or not 0 < float(alpha) < 1:
@@ -150,11 +127,15 @@ def _checked(graph, codes, shown, n_classes, alpha, max_rounds, tol):
     if not isinstance(tol, Real) or not 0 <= float(tol) < np.inf:
         raise ValueError(f"tol must be a number of at least 0; got {tol!r}")
     max_rounds = whole_number(max_rounds, "max_rounds", 1, 2**31 - 1)
-    class_codes(np.where(shown, codes, 0), n)
     c = whole_number(codes.max() + 1 if n_classes is None else n_classes, "n_classes", 1, MOST_CLASSES)
-    if codes[shown].max() >= c:
-        raise ValueError(f"codes must be below n_classes={c} where shown; got {codes[shown].max()}")
-    return graph, codes, shown, c, max_rounds
+    real_array(codes[shown], "codes", low=0, high=c - 1, whole=True)
+    P = transition(graph, shown)
+    change = tol / max(1.0, alpha / (1.0 - alpha))  # per round, below which no score is farther than tol from its limit
+    if tol > 0 and _symmetric(graph):
+        found = _iterate(P, codes, shown, c, alpha, max_rounds, change, np.asarray(graph.sum(axis=1), np.float64))
+        if found.converged and not _too_small(graph, shown, found.scores, tol):
+            return found
+    return _iterate(P, codes, shown, c, alpha, max_rounds, change)
 
 
 def _symmetric(graph: sp.csr_array) -> bool:

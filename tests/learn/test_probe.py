@@ -93,10 +93,6 @@ def test_dead_features_give_nan_and_no_error():
 def test_bad_arguments():
     with pytest.raises(ValueError, match="every_n_epochs must be a whole number of at least 1"):
         GraphProbe(loader(), every_n_epochs=0)
-    with pytest.raises(TypeError, match="embed must be a function"):
-        GraphProbe(loader(), embed="backbone")
-    with pytest.raises(TypeError, match=r"builder must be an asbc\.GraphBuilder"):
-        GraphProbe(loader(), builder=30)
     with pytest.raises(ValueError, match="at least 9 rows; got 5"):
         trainer([GraphProbe(loader(n=5), every_n_epochs=1)], max_epochs=1).fit(Small(), loader())
     with pytest.raises(ValueError, match="gave no batch"):
