@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from glob import iglob
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from asbc.outofcore.folder import read_graph_manifest
 from asbc.progress import Progress
 
 SAMPLE = "clinc100"  # name of the bundled sample
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm"}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
 def make_page(args: argparse.Namespace) -> Path:
     """Read what is given, compute the findings, and write the page."""
     check_targets(args.out)
-    progress, thumbnails = not args.quiet, None
+    progress, images = not args.quiet, None
     title, vectors, labels, graph = read_source(args.source, args.labels, args.graph, args.vectors, args.label)
     n = int(read_graph_manifest(graph)["n"]) if vectors is None else len(vectors)
     paths = None if args.images is None else find_images(args.images, n)
@@ -105,9 +106,9 @@ def make_page(args: argparse.Namespace) -> Path:
         progress=progress,
     )
     if paths is not None:
-        thumbnails = make_thumbnails(paths, found.shown, progress=progress)
+        images = make_thumbnails(paths, found.shown, progress=progress)
     with Progress(progress).step("page"):
-        return write_page(found, args.out, title=args.title or title, thumbnails=thumbnails)
+        return write_page(found, args.out, title=args.title or title, thumbnails=images)
 
 
 def read_source(
@@ -146,14 +147,8 @@ def read_source(
 
 def read_texts(path: str | Path, n: int) -> list[str]:
     """Return the lines of a UTF-8 file, which must be `n`."""
-    try:
-        # Only line feeds end a line: a text may contain other characters that Python treats as line ends.
-        lines = Path(path).expanduser().read_bytes().decode("utf-8-sig").split("\n")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"texts: {path}: no such file.") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"texts: {path} is not UTF-8 text ({error}).") from None
-    lines = lines[:-1] if lines[-1] == "" else lines
+    # Only line feeds end a line: a text may contain other characters that Python treats as line ends.
+    lines = Path(path).expanduser().read_bytes().decode("utf-8-sig", errors="replace").removesuffix("\n").split("\n")
     if len(lines) != n:
         raise ValueError(f"texts: {path} has {len(lines):,} lines for {n:,} vectors; give one line per vector.")
     return [line.rstrip("\r") for line in lines]
@@ -169,24 +164,15 @@ def find_images(folder: str | os.PathLike, n: int | None = None) -> list[Path]:
     n : int or None, default=None
         How many there must be.
     """
-    top = Path(folder)
-    if not top.is_dir():
-        raise FileNotFoundError(f"images: {top} is not a folder.")
-    walked = [next(os.walk(top))]
-    for subfolder in sorted(entry for entry in top.iterdir() if entry.is_dir()):
-        walked += sorted(os.walk(subfolder, followlinks=True))
-    found = [
-        Path(root, name)
-        for root, _, names in walked
-        for name in sorted(names)
-        if Path(name).suffix.lower() in IMAGE_SUFFIXES
-    ]
+    found = [name for name in iglob("**/*", root_dir=folder, recursive=True) if name.lower().endswith(IMAGE_SUFFIXES)]
+    # The whole of one subfolder comes before the next, whatever its name.
+    found.sort(key=lambda name: (Path(name).parts[:-1][:1], os.path.split(name)))
     if n is not None and len(found) != n:
         raise ValueError(
-            f"images: {top} holds {len(found):,} images for {n:,} vectors; it must hold one per vector, in the order "
-            "of their sorted names."
+            f"images: {folder} holds {len(found):,} images for {n:,} vectors; it must be a folder that holds one per "
+            "vector, in the order of their sorted names."
         )
-    return found
+    return [Path(folder, name) for name in found]
 
 
 if __name__ == "__main__":

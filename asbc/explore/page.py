@@ -8,8 +8,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import cycle, islice
 from pathlib import Path
@@ -88,7 +88,7 @@ def write_page(
     out: str | os.PathLike = "explore.html",
     *,
     title: str = "Vectors",
-    thumbnails: Thumbnails | None = None,
+    thumbnails: Mapping[int, str] | None = None,
 ) -> Path:
     """Write the findings as one HTML page, and their numbers as a Parquet file next to it.
 
@@ -101,8 +101,8 @@ def write_page(
         overwritten.
     title : str, default="Vectors"
         Title of the page.
-    thumbnails : Thumbnails or None, default=None
-        Small images of the nodes.
+    thumbnails : dict of int to str or None, default=None
+        Small images of nodes, WebP in base 64; "" for an image that could not be read.
 
     Returns
     -------
@@ -151,10 +151,11 @@ def _is_own_table(path: Path) -> bool:
         return False
 
 
-def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) -> str:
+def render(found: Findings, title: str, thumbnails: Mapping[int, str] | None = None) -> str:
     """Return the page as HTML. The parameters are those of :func:`write_page`."""
     nodes, shown = found.nodes, found.nodes.iloc[found.shown]
-    ways, notes = colorings(found), [] if thumbnails is None else list(thumbnails.notes)
+    ways: list[Coloring] = colorings(found)
+    notes: list[str] = []
     numbers = {
         key: shown[key].to_numpy(np.float32 if digits else np.int32)
         for key, (_, digits) in COLUMNS.items()
@@ -168,13 +169,13 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
         cut = shown["text"].str.len() > most
         words["text"] = shown["text"].where(~cut, shown["text"].str[: most - 1].str.rstrip() + "…").tolist()
         if cut.any():
-            notes.insert(
-                0, f"{cut.sum():,} texts are cut to {most} characters on this page; the table has all of them."
-            )
+            notes.append(f"{cut.sum():,} texts are cut to {most} characters on this page; the table has all of them.")
     if "image" in shown:
         words["image_name"] = shown["image"].tolist()
     if thumbnails is not None:
-        words["picture"] = [thumbnails.images.get(node, "") for node in found.shown.tolist()]
+        words["picture"] = [thumbnails.get(node, "") for node in found.shown.tolist()]
+        if missing := words["picture"].count(""):
+            notes.append(f"{missing:,} of {len(shown):,} nodes have no image here: unreadable, or too many for a page.")
     # Columns of classes are sent as their names and each node's class code, -1 for none.
     coded = {key: pd.factorize(shown[key]) for key in ("label", "suggested", "cluster_name") if key in shown}
     plot, parts = draw_map(source, ways[0], {*numbers, *words, *coded})
@@ -222,7 +223,7 @@ def render(found: Findings, title: str, thumbnails: Thumbnails | None = None) ->
             "searched": ["id", *(name for name in ("label", "text", "image") if name in nodes)],
             "labels": nodes["label"].tolist() if "label" in nodes else None,
             "texts": nodes["text"].tolist() if "text" in nodes else None,
-            "images": {} if thumbnails is None else thumbnails.images,
+            "images": thumbnails or {},
             "palette": class_palette(0 if found.clusters is None else len(found.clusters.table)),
             "grouped": np.concatenate(groups) if groups else (),
             "components": [np.flatnonzero(component == c) for c in range(min(MAX_COMPONENTS, component.max() + 1))],
@@ -393,45 +394,27 @@ def colorings(found: Findings) -> list[Coloring]:
 
 
 def _classes(names: pd.Series, key: str, title: str, note: str) -> Coloring:
-    # The most frequent classes come first and get the clearest colours. Among equals, 2 comes before 10.
+    # The most frequent classes get the clearest colours. Among equals, "class 2" comes before "class 10".
     counts = names.value_counts()
-    order = sorted(counts.index, key=lambda name: (-counts[name], _natural_order(name)))
+    order = sorted(counts.index, key=lambda name: (-counts[name], len(name), name))
     codes = pd.Categorical(names, categories=order).codes
     values, palette = np.where(codes < 0, np.nan, codes).astype(np.float32), class_palette(len(order)) or [UNKNOWN]
     legend = [(name, int(counts[name])) for name in order[:MAX_LEGEND]]
     return Coloring(key, title, note, values, palette, -0.5, len(palette) - 0.5, legend)
 
 
-def _natural_order(name: str) -> list[tuple[int, str]]:
-    """Sort key in which numbers inside names are compared by value."""
-    parts = re.split(r"0*([0-9]+)", name)
-    return [(len(part) if number % 2 else 0, part) for number, part in enumerate(parts)]
-
-
 def cluster_names(found: Findings, pictures: bool) -> list[list[dict[str, Any]]]:
-    """Return the names on the map, by level from coarse to fine: row of the node where each is written, and its text.
+    """Return what is written on the map, by level from coarse to fine: the row of each cluster's most central node.
 
-    With `pictures`, the row of the most central node, whose picture is drawn instead.
+    With it goes the cluster's name or, with `pictures`, the row whose picture is drawn instead.
     """
-    if found.clusters is None:
-        return []
-    places = found.nodes[["x", "y"]].to_numpy()[found.shown]
     levels = []
-    for cluster, names, examples in zip(
-        found.clusters.levels, found.clusters.names, found.clusters.examples, strict=True
-    ):
-        rows = place_names(cluster[found.shown], places).tolist()
-        central = np.searchsorted(found.shown, examples[:, 0]).tolist()
-        kind, values = ("picture", central) if pictures else ("text", names)
+    clusters = found.clusters
+    for names, examples in zip(clusters.names, clusters.examples, strict=True) if clusters else ():
+        rows = np.searchsorted(found.shown, examples[:, 0]).tolist()
+        kind, values = ("picture", rows) if pictures else ("text", names)
         levels.append([{"row": row, kind: value} for row, value in zip(rows, values, strict=True)])
     return levels
-
-
-def place_names(clusters: NDArray[np.int64], places: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Return the row of `places` at which the name of each cluster is written: the one nearest to their median."""
-    table = pd.DataFrame(places)
-    away = ((table - table.groupby(clusters).transform("median")) ** 2).sum(axis=1)
-    return away.groupby(clusters).idxmin().to_numpy()
 
 
 def draw_map(source: bk.ColumnDataSource, first: Coloring, columns: set[str]) -> tuple[Any, dict[str, Any]]:
@@ -514,24 +497,10 @@ def _tooltip(columns: set[str]) -> str:
     return _template("tooltip.html").render(lines=lines, columns=columns)
 
 
-@dataclass(frozen=True)
-class Thumbnails:
-    """Small images of nodes.
+def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress: bool = False) -> dict[int, str]:
+    """Return small images of nodes, WebP in base 64, "" if an image cannot be read.
 
-    Attributes
-    ----------
-    images : dict of int to str
-        By node, WebP in base 64; "" if the image could not be read.
-    notes : list of str
-        Remarks for the page.
-    """
-
-    images: dict[int, str]
-    notes: list[str] = field(default_factory=list)
-
-
-def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress: bool = False) -> Thumbnails:
-    """Return small images of some nodes. If they take too many bytes, only a random part of the nodes gets one.
+    If they take too many bytes, only a random part of the nodes gets one.
 
     Parameters
     ----------
@@ -544,8 +513,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
     """
     room = MAX_THUMBNAIL_BYTES / (len(nodes) * BYTES_PER_PIXEL)
     side = next((side for side in THUMBNAIL_SIDES if side**2 <= room), THUMBNAIL_SIDES[-1])
-    images: dict[int, str] = {}
-    size = 0
+    images, size = {}, 0
     with Progress(progress).step("images", len(nodes), unit="images") as advance:
         for node in np.random.default_rng(0).permutation(nodes).tolist():
             images[node] = _thumbnail(paths[node], side)
@@ -553,12 +521,7 @@ def make_thumbnails(paths: Sequence[Path], nodes: NDArray[np.int64], *, progress
             advance()
             if size > MAX_THUMBNAIL_BYTES:
                 break
-    notes = [f"Images are thumbnails of at most {side} x {side} pixels."]
-    if bad := sum(not image for image in images.values()):
-        notes.append(f"{bad:,} images could not be read.")
-    if len(images) < len(nodes):
-        notes.append(f"{len(images):,} of {len(nodes):,} nodes have an image on this page, to limit its size.")
-    return Thumbnails(images, notes)
+    return images
 
 
 def _thumbnail(path: Path, side: int) -> str:

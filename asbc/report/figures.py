@@ -93,23 +93,15 @@ def style(font_size: float = 10) -> Iterator[None]:
         "axes.titlesize": 1.05 * font_size,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
-        "axes.titlepad": font_size,
-        "axes.labelcolor": INK,
         "axes.edgecolor": FAINT,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
         "grid.color": GRID,
-        "text.color": INK,
         "text.parse_math": False,  # names of methods may contain dollar signs
-        "xtick.color": MUTED,
-        "ytick.color": MUTED,
-        "xtick.labelcolor": INK,
-        "ytick.labelcolor": INK,
         "xtick.labelsize": 0.9 * font_size,
         "ytick.labelsize": 0.9 * font_size,
-        "lines.linewidth": 0.17 * font_size,
         "lines.markersize": 0.53 * font_size,
         "legend.frameon": False,
         "legend.fontsize": 0.9 * font_size,
@@ -546,18 +538,13 @@ def draw_figures(study: Study) -> list[Drawing]:
 
 def draw_sweep(found: Sweep, name: str) -> Drawing:
     """Draw all runs of a sweep: a curve for one setting, heatmaps for each pair of several."""
-    axes_names, title = list(found.axes), found.metric.title
     at = level_text(sorted(found.frame["level"].unique(), key=level_order), found.metric.level)
-    if len(axes_names) == 1:
-        panels = [_sweep_curve(found, axes_names[0])]
-        caption = f"Means with 95% intervals, {at}."
-    else:
-        method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
-        panels = _heatmaps(found, method)
-        caption = f"Means of {label(method)} over trials, {at}. Darker is higher; the bar shows the scale."
-        if len(axes_names) > 2:
-            caption += " Other settings are at the values nearest to the paper, and at the best ones."
-    return Drawing(name, f"{title} by {listed(axes_names)}", caption, panels)
+    title = f"{found.metric.title} by {listed(list(found.axes))}"
+    if len(found.axes) == 1:
+        return Drawing(name, title, f"Means with 95% intervals, {at}.", [_sweep_curve(found, *found.axes)])
+    method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
+    caption = f"Means of {label(method)} over trials, {at}. Other settings are nearest to the paper, or the best ones."
+    return Drawing(name, title, caption, _heatmaps(found, method))
 
 
 def _sweep_curve(found: Sweep, axis: str) -> Panel:

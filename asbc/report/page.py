@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,20 +22,7 @@ from asbc.runs.experiments import EXPERIMENTS
 GENERATOR = "asbc-report"
 PAPER = "Geometry-Aware Graph Construction via Adaptive Spectral Bandwidth Control"
 CLASSES = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "open", NOT_RUN: "idle"}
-COUNTED = {  # in sentences, of one and of several claims
-    HOLDS: ("holds", "hold"),
-    FAILS: ("does not hold", "do not hold"),
-    UNKNOWN: ("cannot be decided", "cannot be decided"),
-    NOT_RUN: ("was not run", "were not run"),
-}
-SHOWN_SETTINGS = {
-    "k_cand": "k_cand",
-    "neighbors.metric": "metric",
-    "dimension.estimator": "dimension",
-    "bandwidth.gamma": "γ",
-    "bandwidth.n_grid": "grid points",
-    "seed": "seed",
-}
+SHOWN_SETTINGS = ("k_cand", "neighbors.metric", "dimension.estimator", "bandwidth.gamma", "bandwidth.n_grid", "seed")
 GLOSSARY = {
     "kNN": "The plain graph: each node is joined to its k nearest neighbours with equal weights.",
     "NNK": "Non-negative kernel regression: weights that reconstruct a node from its neighbours in the kernel space. "
@@ -112,9 +98,9 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
     """Return the page as HTML, with the figures of all subjects together. The same results give the same text."""
     here = files("asbc.report")
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    templates.filters |= {"minus": _minus, "label": full_label}
+    templates.filters["label"] = full_label
     functions: tuple[Callable[..., Any], ...] = (
-        setup, unfinished, data_name, answer_text, rivals, code, tally, compare_graphs, compare_claims, column_spans,
+        setup, data_name, answer_text, rivals, code, tally, compare_graphs, compare_claims, column_spans,
         whisker, figure_svgs, listed,
     )  # fmt: skip
     templates.globals |= {function.__name__: function for function in functions}
@@ -173,8 +159,8 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
         first = f"On {names}, {full_label(best)} is recommended in {share}"
         first += f" ({listed([f'{full_label(name)} in {len(tasks[name])}' for name in others])})." if others else "."
     verdicts = [one for report in reports for one in report.verdicts if one.of_paper]
-    counted = listed([text for _, text in tally(verdicts)])
-    return [_minus(first), f"Of {len(verdicts)} tests of the paper's claims, {counted}."]
+    counted = listed([f"“{verdict}” in {count}" for verdict, count in tally(verdicts).items()])
+    return [first, f"Of {len(verdicts)} tests of the paper's claims, the verdict is {counted}."]
 
 
 def code(found: Answer) -> str:
@@ -204,34 +190,20 @@ def rivals(found: Answer) -> list[tuple[str, Gap, tuple[float, float]]]:
     return [(f"{full_label(best)} − {text}", gap, _span(gaps.values())) for text, gap in gaps.items()]
 
 
-def tally(verdicts: Sequence[Verdict]) -> list[tuple[str, str]]:
-    """Return how many claims of the paper have each verdict: its class, and the text."""
+def tally(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """Return how many claims of the paper have each verdict."""
     counts = Counter(one.verdict for one in verdicts if one.of_paper)
-    return [
-        (CLASSES[verdict], f"{counts[verdict]} {words[counts[verdict] > 1]}")
-        for verdict, words in COUNTED.items()
-        if counts[verdict]
-    ]
-
-
-def unfinished(study: Study) -> str:
-    """Return which runs of a study are not finished, and how far they are."""
-    parts = []
-    for run in study.runs:
-        if not run.finished and run.rows is not None:
-            done = len(run.rows[["samples", "trial"]].drop_duplicates())
-            parts.append(f"{run.id} is {run.status['state']}, {done} of {run.status.get('units', '?')} subsamples")
-    return "; ".join(parts)
+    return {verdict: counts[verdict] for verdict in CLASSES if counts[verdict]}
 
 
 def setup(study: Study) -> str:
     """Return the settings of a study in one line."""
     samples = [level_name(level) for level in sorted(study.rows["samples"].unique().tolist(), key=level_order)]
     facts = [f"Samples per class: {', '.join(samples)}", f"trials: {study.rows['trial'].nunique()}"]
-    for key, name in SHOWN_SETTINGS.items():
+    for key in SHOWN_SETTINGS:
         value = study.runs[-1].setting(key)
         if value is not None and not (study.record.axis and study.record.axis.key == key):
-            facts.append(f"{name}: {value}")
+            facts.append(f"{key.rpartition('.')[2]}: {value}")
     return "; ".join(facts) + "."
 
 
@@ -269,8 +241,3 @@ def whisker(c: Comparison | Gap, span: tuple[float, float], less_is_better: bool
     places = {name: round(4 + (value - low) / (high - low) * 64, 1) for name, value in values.items()}
     above, below = ("worse", "better") if less_is_better else ("better", "worse")
     return {**places, "kind": above if c.low > 0 else below if c.high < 0 else "tied"}
-
-
-def _minus(text: str) -> str:
-    """Return text with minus signs in front of digits."""
-    return re.sub(r"-(?=[0-9])", "−", text)

@@ -180,8 +180,7 @@ def caveats(subject: Subject) -> list[Caveat]:
     for metric in ("lp", "loo"):
         study = subject.studies.get(metric)
         if study is not None and study.has(metric):
-            study = study.largest_sample(metric)
-            found += [*_turns(study, metric), *_leaders(study, metric)]
+            found += _turns(study.largest_sample(metric), metric)
     for study in subject.studies.values():
         if study.has("ari") and study.has("loo"):
             found += [*_opposed(study, "loo", "ari"), *_opposed(study, "ari", "loo")]
@@ -209,27 +208,6 @@ def _turns(study: Study, metric: str) -> list[Caveat]:
             study.record.name,
         )
         for (lost, won), methods in patterns.items()
-    ]
-
-
-def _leaders(study: Study, metric: str) -> list[Caveat]:
-    """Name the method with the highest mean at each level, if it changes."""
-    rows, unit = study.of(metric), study.record.metric(metric).level
-    means = rows[rows["method"].isin(study.methods)].pivot_table(index="level", columns="method", values="value")
-    means = means[means.notna().sum(axis=1) > 1].reindex(study.levels(metric)).dropna(how="all")
-    best: Any = means.idxmax(axis=1)
-    if best.nunique() < 2:
-        return []
-    text = "; ".join(f"{label(m)} at {level_text(best.index[best == m], unit)}" for m in best.unique())
-    shown = "; ".join(
-        f"{level_name(level)}: {label(m)} {means.loc[level, m]:.3f}" for level, m in best.to_dict().items()
-    )
-    return [
-        Caveat(
-            f"No single method has the highest mean in {TASKS[metric]}: {text}",
-            f"Means over trials, by {unit}: {shown}. Close leaders may differ by chance.",
-            study.record.name,
-        )
     ]
 
 
@@ -434,11 +412,11 @@ def _cost(study: Study, claim: Claim) -> Result:
         f"the rest, from dimension to graph, {rest.median():.2f} s (medians). The search is "
         f"{(search / (search + rest)).median():.0%} of the whole, {np.exp(found.difference):.2f} times the rest"
     )
-    if len(rest) > 1:
+    if len(rest) >= FEWEST_TRIALS:
         return found.verdict, f"{evidence} [{np.exp(found.low):.2f}, {np.exp(found.high):.2f}]."
     return UNKNOWN, (
-        f"{evidence}. It was timed only once, because experiments of one command share it. "
-        f"`asbc experiment={study.record.name} rerun=true` on its own times it in every trial."
+        f"{evidence}. Too few searches were timed, because experiments of one command share them. "
+        f"`asbc experiment={study.record.name} rerun=true` on its own times one in every trial."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from asbc.embeddings.store import Entry
 from asbc.explore import command, findings
 from asbc.explore.command import find_images, read_source, read_texts
-from asbc.explore.page import make_thumbnails
+from asbc.explore.page import make_thumbnails, render
 from tests.explore.conftest import EVIL
 
 
@@ -50,16 +50,16 @@ def test_pictures(made, still, tmp_path):
     assert [path.name for path in paths] == [f"{i:03d}<b>.png" for i in range(120)]
     (tmp_path / "bad.png").write_bytes(b"no picture")
     made_of = make_thumbnails([*paths[:3], tmp_path / "bad.png"], np.array([0, 2, 3]))
-    assert made_of.images[0] and not made_of.images[3] and 1 not in made_of.images
-    assert any("1 images could not be read" in note for note in made_of.notes)
+    assert made_of[0] and made_of[3] == "" and set(made_of) == {0, 2, 3}
 
 
-def test_pictures_that_are_too_many_bytes(made, monkeypatch):
+def test_pictures_that_are_too_many_bytes(made, still, monkeypatch):
     paths = find_images(made / "pictures")
     monkeypatch.setattr("asbc.explore.page.MAX_THUMBNAIL_BYTES", 3000)
     few = make_thumbnails(paths, np.arange(120))
-    assert 0 < len(few.images) < 120 and sum(map(len, few.images.values())) < 4000
-    assert any("of 120 nodes have an image" in note for note in few.notes)
+    assert 0 < len(few) < 120 and sum(map(len, few.values())) < 4000
+    found = findings.explore(np.load(made / "vectors.npy"), images=[path.name for path in paths])
+    assert f"{120 - len(few)} of 120 nodes have no image here" in render(found, "few", few)
 
 
 def test_pictures_are_in_the_order_of_an_image_folder(tmp_path):
@@ -96,8 +96,8 @@ def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
         (["nowhere.npy"], "nowhere.npy: no such file"),
         (["vectors.npy", "--labels", "short.npy"], "got (3,) for 120"),
         (["vectors.npy", "--texts", "short.txt"], "texts: short.txt has 2 lines for 120 vectors"),
-        (["vectors.npy", "--texts", "nowhere.txt"], "texts: nowhere.txt: no such file."),
-        (["vectors.npy", "--images", "nowhere"], "images: nowhere is not a folder."),
+        (["vectors.npy", "--texts", "nowhere.txt"], "No such file or directory: 'nowhere.txt'"),
+        (["vectors.npy", "--images", "nowhere"], "images: nowhere holds 0 images for 120 vectors"),
         (["vectors.npy", "--images", "."], "images: . holds 0 images for 120 vectors"),
         (["vectors.npy", "--out", "page.txt"], "out must be a file that ends in .html; got 'page.txt'."),
         (["vectors.npy", "--out", "mine.html"], "mine.html: not written by asbc-explore"),

@@ -12,7 +12,7 @@ import asbc
 from asbc.embeddings.store import MIN_PER_STRATUM, stratified_share
 from asbc.explore import explore, findings
 from asbc.explore.findings import scale_strengths
-from asbc.explore.page import Thumbnails, cluster_names, colorings, place_names, render
+from asbc.explore.page import cluster_names, colorings, render
 from tests.conftest import curved_clouds
 
 
@@ -167,12 +167,6 @@ def test_clusters_are_the_first_colours_without_labels_or_with_many(still):
     assert first == ["cluster", "label", "label", "cluster"]
 
 
-def test_names_are_written_where_their_clusters_are():
-    cluster = np.array([0, 0, 0, 1, 1, 2])
-    places = np.array([[0, 0], [1, 1], [9, 2], [5, 5], [5, 7], [8, 8.0]])
-    assert place_names(cluster, places).tolist() == [1, 3, 5]
-
-
 def test_pictures_stand_for_clusters_without_texts_and_labels(still):
     X, y = curved_clouds(120)
     found = explore(X, images=[f"{i}.png" for i in range(120)])
@@ -180,7 +174,8 @@ def test_pictures_stand_for_clusters_without_texts_and_labels(still):
     assert len(levels) == len(found.clusters.levels)
     for level, examples in zip(levels, found.clusters.examples, strict=True):
         assert [name["picture"] for name in level] == examples[:, 0].tolist() and "text" not in level[0]
-    thumbnails = Thumbnails(dict.fromkeys(range(120), "AAAA"))
+        assert [name["row"] for name in level] == examples[:, 0].tolist()
+    thumbnails = dict.fromkeys(range(120), "AAAA")
     assert '"picture":' in render(found, "any", thumbnails)
     labelled = explore(X, y, images=[f"{i}.png" for i in range(120)])
     assert '"text":' in render(labelled, "any", thumbnails)
