@@ -174,18 +174,13 @@ def json_checksum(content: Mapping[str, Any]) -> int:
 # Tables
 
 
-def write_table(path: Path, frame: pd.DataFrame, metadata: Mapping[str, str] | None = None) -> int:
-    """Write a table as Parquet with page checksums, and return the file's checksum for a manifest.
-
-    The schema stores `metadata` with the prefix ``asbc_``.
-    """
+def write_table(path: Path, frame: pd.DataFrame) -> int:
+    """Write a table as Parquet with page checksums, and return the file's checksum for a manifest."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    own = {f"asbc_{key}": value for key, value in (metadata or {}).items()}
     sink = pa.BufferOutputStream()
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **own})
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return write_atomic(path, sink.getvalue().to_pybytes())
 

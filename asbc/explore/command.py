@@ -128,8 +128,6 @@ def read_source(
         sample, title = Clinc100().load(), "CLINC100: 3,000 sentences, 100 intents"
         found, own = sample.vectors, np.load(DATA / "clinc100.npz")["label_names"][sample.labels]
         own = own if labels is None else read_labels(labels, len(own), label=label)
-    elif path.is_dir() and not any((path / name).is_file() for name in ("manifest.json", "plan.json")):
-        raise ValueError(f"{path}: not a folder that asbc-embed or asbc-build wrote.")
     elif path.is_dir() and not (path / "vectors.npy").is_file():
         if folder is not None:
             raise ValueError(f"--graph: {path} is a graph already; with --graph, give the vectors first.")

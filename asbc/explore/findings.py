@@ -418,31 +418,24 @@ def judge_classes(issues: LabelIssues) -> ClassReport:
 
     A node whose neighbours are all unlabelled counts as wrong, and as confused with no class.
     """
-    codes, classes = encode_partial(issues.given)
-    votes = encode_partial([*classes.tolist(), *issues.voted.tolist()])[0][len(classes) :]
-    names = np.array(_words(classes), dtype=object)
-    nodes = pd.DataFrame({"own": codes, "voted": votes, "right": codes == votes})[codes >= 0]
-    table = nodes.groupby("own")["right"].agg(size="size", right="sum", accuracy="mean").reset_index(drop=True)
-    table.insert(0, "name", names)
-    table["low"], table["high"] = zip(*map(wilson_interval, table["right"], table["size"]), strict=True)
-    wrong = nodes[~nodes["right"] & (nodes["voted"] >= 0)]
-    ends = wrong[["own", "voted"]]
-    pairs = (
-        pd.DataFrame({"one": ends.min(axis=1), "other": ends.max(axis=1), "there": wrong["own"] < wrong["voted"]})
-        .groupby(["one", "other"])["there"]
-        .agg(there="sum", back=lambda there: (~there).sum())
-        .reset_index()
-    )
-    pairs["one"], pairs["other"] = names[pairs["one"]], names[pairs["other"]]
-    order = np.argsort(-(pairs["there"] + pairs["back"]), kind="stable")
-    return ClassReport(table, pairs.iloc[order])
+    nodes = pd.DataFrame({"name": _words(issues.given), "voted": _words(issues.voted)}).dropna(subset="name")
+    nodes["right"] = nodes["name"] == nodes["voted"]
+    classes = nodes.groupby("name")["right"].agg(size="size", right="sum", accuracy="mean").reset_index()
+    classes["low"], classes["high"] = zip(*map(wilson_interval, classes["right"], classes["size"]), strict=True)
+    wrong = nodes[~nodes["right"]].dropna(subset="voted")
+    ends = wrong[["name", "voted"]]
+    wrong = wrong.assign(one=ends.min(axis=1), other=ends.max(axis=1))
+    wrong["there"] = wrong["name"] == wrong["one"]
+    pairs = wrong.groupby(["one", "other"])["there"].agg(there="sum", both="size").reset_index()
+    pairs["back"] = pairs["both"] - pairs["there"]
+    return ClassReport(classes, pairs.sort_values("both", ascending=False, kind="stable"))
 
 
 def graph_facts(rows: GraphRows, graph: sparse.csr_array) -> dict[str, Any]:
     """Return k, metric, weights, edges, search and recall of a graph; None if unknown."""
     facts = {"k": rows.neighbors.k, "metric": rows.metric, "edges": graph.nnz, "recall": rows.neighbors.recall}
     if isinstance(rows.source, GraphBuilder):
-        return facts | {"weights": type(rows.source.weight_rule()).__name__, "search": None}
+        return facts | {"weights": type(rows.source.weight_rule()).__name__}
     manifest = read_graph_manifest(rows.source)
     return facts | {"weights": manifest["weights"]["rule"], "search": manifest["search_used"]["search"]}
 

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from bokeh import models as bk
 from bokeh.document import Document
 from bokeh.embed import file_html
@@ -40,7 +38,6 @@ from asbc.storage import write_atomic, write_table
 from asbc.version import __version__
 
 GENERATOR = "asbc-explore"
-TABLE_MARK = b"asbc_explore"  # in the schema of the table, with the version
 MAX_TEXT_BYTES = 8_000_000  # of all texts on a page; above, each is cut
 MAX_TEXT = 300  # characters of a text on a page
 MAX_COMPONENTS, MAX_PAIRS = 10, 30  # components and pairs of classes that are listed
@@ -123,9 +120,8 @@ def write_page(
     ('explore.html', True)
     """
     page, table = check_targets(out)
-    text = render(found, title, thumbnails)
-    write_table(table, found.nodes, {"explore": __version__})
-    write_atomic(page, text)
+    write_atomic(page, render(found, title, thumbnails))
+    write_table(table, found.nodes)
     return page
 
 
@@ -137,18 +133,11 @@ def check_targets(out: str | os.PathLike) -> tuple[Path, Path]:
         raise ValueError(f"out must be a file that ends in .html; got {str(page)!r}.")
     if page.is_dir() or table.is_dir():
         raise ValueError(f"{page}: a folder; give another name.")
-    own_page = not page.exists() or f'content="{GENERATOR}"'.encode() in page.read_bytes()[:4096]
-    for path, own in ((page, own_page), (table, not table.exists() or _is_own_table(table))):
-        if not own:
+    own = page.exists() and f'content="{GENERATOR}"'.encode() in page.read_bytes()[:4096]
+    for path in (page, table):
+        if path.exists() and not own:
             raise ValueError(f"{path}: not written by {GENERATOR}, so it is not overwritten; give another name.")
     return page, table
-
-
-def _is_own_table(path: Path) -> bool:
-    try:
-        return TABLE_MARK in (pq.read_schema(path).metadata or {})
-    except (pa.ArrowException, OSError):
-        return False
 
 
 def render(found: Findings, title: str, thumbnails: Mapping[int, str] | None = None) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from asbc.progress import Progress
 from asbc.report.evidence import Evidence, read_evidence
 from asbc.report.figures import WIDTHS, draw_figures, save
-from asbc.report.page import GENERATOR, analyze, draw_together, render
+from asbc.report.page import GENERATOR, SubjectReport, draw_together, render
 from asbc.report.tables import fill_tables
 from asbc.runs.results import ResultsError
 from asbc.storage import write_atomic
@@ -66,7 +66,7 @@ def make_report(
     with shown.step("compare", total=len(evidence.subjects), unit="data sets") as advance:
         reports = []
         for subject in evidence.subjects:
-            reports.append(analyze(subject))
+            reports.append(SubjectReport(subject))
             advance()
     kinds = ("svg", "png", "pdf") if pdf else ("svg",)
     with shown.step("draw"):

@@ -280,14 +280,8 @@ class Subject:
     @property
     def missing(self) -> list[str]:
         """Experiments that were not run and can be run: without labels, only those that need none."""
-        return [
-            name
-            for name, record in EXPERIMENTS.items()
-            if record.suggested
-            and (self.labeled or not record.needs_labels)
-            and name not in self.studies
-            and name not in self.failed
-        ]
+        left = {name: r for name, r in EXPERIMENTS.items() if r.suggested and (self.labeled or not r.needs_labels)}
+        return [name for name in left if name not in self.studies and name not in self.failed]
 
     def heading(self, experiment: str) -> str:
         """Return the title of an experiment's section."""
@@ -296,8 +290,7 @@ class Subject:
 
     def anchor(self, experiment: str) -> str:
         """Return the id of an experiment's section."""
-        number = list(self.studies).index(experiment) if experiment not in EXPERIMENTS else ""
-        return f"{experiment if experiment in EXPERIMENTS else _slug(experiment)}{number}-{self.slug}"
+        return f"{_slug(experiment)}-{self.slug}"
 
     def command(self, experiment: str) -> str:
         """Return the command that runs an experiment on these embeddings."""
@@ -320,7 +313,7 @@ def data_name(run: StoredRun) -> str:
 
 def _slug(name: str) -> str:
     """Return a name for files and links."""
-    return "-".join(re.findall(r"[^\W_]+", name.lower()))
+    return "-".join(re.findall(r"\w+", name.lower()))
 
 
 def read_evidence(folders: Iterable[str | Path]) -> Evidence:

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from itertools import combinations, cycle
 from pathlib import Path
@@ -69,8 +69,8 @@ LOOKS = {
 # Looks of other methods, in the order in which they appear in a figure.
 OTHER_LOOKS = [
     Look(color, marker, dash)
-    for dash, markers in (("-", "Xd<h"), ("--", "p>*8"), (":", "<hXd"))
-    for color, marker in zip((GREEN, BROWN, INDIGO, INK), markers, strict=True)
+    for dash in ("-", "--", ":")
+    for color, marker in zip((GREEN, BROWN, INDIGO, INK), "Xd<h", strict=True)
 ]
 
 
@@ -325,17 +325,17 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
     marks = {"mst": (RED, "o"), "levina_bickel": (BLUE, "s"), "two_nn": (ORANGE, "^")}
 
     def spearman(axes: Axes) -> None:
-        for e, name in enumerate(estimators):
-            color, marker = marks.get(name, (INK, "x"))
+        for pair, own in rows.groupby(["target", "estimator"], sort=False):
+            target, name = map(str, pair)  # type: ignore[arg-type]
+            found = compare_number(own, 0.0)
+            if found is None:
+                continue
+            x = targets.index(target) + 0.22 * (estimators.index(name) - (len(estimators) - 1) / 2)
             known = study.record.paper.get("spearman", {}).get(name)
-            for t, target in enumerate(targets):
-                found = compare_number(rows[(rows["target"] == target) & (rows["estimator"] == name)], 0.0)
-                x = t + 0.22 * (e - (len(estimators) - 1) / 2)
-                if found is not None and target == "mst" and known:
-                    box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
-                    axes.bar(x, known[1] - known[0], 0.18, known[0], **box)
-                if found is not None:
-                    _whiskers(axes, [x], [found], color, marker, f"with {label(name)}")
+            if target == "mst" and known:
+                box: dict[str, Any] = {"color": FAINT, "alpha": 0.55, "lw": 0, "label": "range in the paper"}
+                axes.bar(x, known[1] - known[0], 0.18, known[0], **box)
+            _whiskers(axes, [x], [found], *marks.get(name, (INK, "x")), f"with {label(name)}")
         axes.axhline(0, color=FAINT, lw=0.8)
         axes.set_xticks(range(len(targets)), [label(target) for target in targets])
         axes.grid(visible=False, axis="x")
@@ -424,22 +424,13 @@ def side_by_side(named: Sequence[tuple[str, Study]], spec: Figure, metric: str) 
         return None
     values = np.concatenate([own["value"].astype(float) for _, study in shown for own in study.scores(metric).values()])
     margin = 0.04 * (np.ptp(values) or 0.1)
+    limits = values.min() - margin, values.max() + margin
     chosen = looks(dict.fromkeys(method for _, study in shown for method in study.methods_with(metric)))
-
-    def panel(name: str, study: Study) -> Panel:
-        plain = _means(study, metric, chosen, name)
-
-        def paint(axes: Axes) -> None:
-            plain.draw(axes)
-            axes.set_ylim(values.min() - margin, values.max() + margin)
-
-        return replace(plain, draw=paint)
-
     return Drawing(
         f"{spec.name}_side_by_side",
         f"{spec.title}, side by side",
         "Means over trials; small dots are single trials. All panels share one scale.",
-        [panel(name, study) for name, study in shown],
+        [_means(study, metric, chosen, name, limits) for name, study in shown],
     )
 
 
@@ -457,14 +448,12 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
         chosen = looks(study.methods_with(metric))
         found = {m: [study.compare_settings(m, v, metric) if v != base else None for v in values] for m in chosen}
         title = f"{study.record.metric(metric).title}: difference from {axis.label} = {base:g}"
-        plain = _differences(study, metric, found, chosen, title, base)
 
-        def paint(axes: Axes) -> None:
-            plain.draw(axes)
+        def add_paper(axes: Axes) -> None:
             if metric in paper and base in printed:
                 axes.plot(printed, np.array(paper[metric]) - paper[metric][printed.index(base)], **paper_look)
 
-        return replace(plain, draw=paint)
+        return _differences(study, metric, found, chosen, title, base, add_paper)
 
     def fraction(axes: Axes) -> None:
         own = study.rows[study.rows["method"] == study.methods[-1]]  # the rank does not depend on the weights
@@ -604,7 +593,9 @@ def _heatmap(table: pd.DataFrame, title: str, fixed: str, low: float, high: floa
 # Pieces
 
 
-def _means(study: Study, metric: str, chosen: Mapping[str, Look], title: str) -> Panel:
+def _means(
+    study: Study, metric: str, chosen: Mapping[str, Look], title: str, limits: tuple[float, float] | None = None
+) -> Panel:
     """Return a panel with the means of each method over its trials, level by level or at each swept value."""
     by, places = _x_axis(study, metric)
 
@@ -617,7 +608,7 @@ def _means(study: Study, metric: str, chosen: Mapping[str, Look], title: str) ->
             axes.plot(list(places.values()), means, dash, color=color, marker=marker, label=_name(label(method)))
             axes.plot(own[by].map(places), own["value"].astype(float), "o", color=color, ms=1.5, alpha=0.45)
         _label_x_axis(axes, study, metric)
-        axes.set_ylabel(study.record.metric(metric).title)
+        axes.set(ylabel=study.record.metric(metric).title, ylim=limits)
 
     return Panel(title, paint)
 
@@ -629,6 +620,7 @@ def _differences(
     chosen: Mapping[str, Look],
     title: str,
     base: float | None = None,
+    add: Callable[[Axes], None] = lambda axes: None,
 ) -> Panel:
     """Return a panel with paired differences, a list for each method; they are zero at the swept value `base`."""
 
@@ -637,6 +629,7 @@ def _differences(
         _whisker_lines(axes, list(_x_axis(study, metric)[1].values()), found, chosen, base)
         _label_x_axis(axes, study, metric)
         axes.set_ylabel(f"difference in {study.record.metric(metric).title}")
+        add(axes)
 
     return Panel(title, paint)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -60,28 +59,16 @@ def glossary_markdown() -> str:
     )
 
 
-@dataclass(frozen=True)
 class SubjectReport:
     """The answers, caveats, verdicts, drawings and tables of one subject; the last two by experiment."""
 
-    subject: Subject
-    answers: list[Answer]
-    caveats: list[Caveat]
-    verdicts: list[Verdict]
-    drawings: dict[str, list[Drawing]]
-    tables: dict[str, list[FilledTable]]
-
-
-def analyze(subject: Subject) -> SubjectReport:
-    """Compute the answers, verdicts, figures and tables of one subject."""
-    return SubjectReport(
-        subject,
-        answer(subject),
-        caveats(subject),
-        judge(subject),
-        {name: draw_figures(study) for name, study in subject.studies.items()},
-        {name: fill_tables(study) for name, study in subject.studies.items()},
-    )
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.answers = answer(subject)
+        self.caveats = caveats(subject)
+        self.verdicts = judge(subject)
+        self.drawings = {name: draw_figures(study) for name, study in subject.studies.items()}
+        self.tables = {name: fill_tables(study) for name, study in subject.studies.items()}
 
 
 def draw_together(reports: Sequence[SubjectReport]) -> list[Drawing]:
@@ -100,7 +87,7 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
     templates = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["label"] = full_label
     functions: tuple[Callable[..., Any], ...] = (
-        setup, data_name, answer_text, rivals, code, tally, compare_graphs, compare_claims, column_spans,
+        setup, data_name, answer_text, rivals, recipe, tally, compare_graphs, compare_claims, column_spans,
         whisker, figure_svgs, listed,
     )  # fmt: skip
     templates.globals |= {function.__name__: function for function in functions}
@@ -113,10 +100,10 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         seen[text] = later
         return text
 
-    caveats: dict[Caveat, list[Subject]] = {}
+    subjects: dict[Caveat, list[Subject]] = {}
     for report in reports:
         for caveat in report.caveats:
-            caveats.setdefault(caveat, []).append(report.subject)
+            subjects.setdefault(caveat, []).append(report.subject)
     ended = max(run.status.get("ended", run.status.get("started", 0.0)) for run in evidence.runs)
     return templates.from_string((here / "report.html").read_text(encoding="utf-8")).render(
         generator=GENERATOR,
@@ -128,7 +115,7 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
         reports=reports,
         together=together,
         tasks=list(dict.fromkeys(found.task for report in reports for found in report.answers)),
-        caveats=caveats,
+        caveats=subjects,
         classes=CLASSES,
         glossary=GLOSSARY,
         ended=time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(ended)),
@@ -161,11 +148,6 @@ def summarize(reports: Sequence[SubjectReport]) -> list[str]:
     verdicts = [one for report in reports for one in report.verdicts if one.of_paper]
     counted = listed([f"“{verdict}” in {count}" for verdict, count in tally(verdicts).items()])
     return [first, f"Of {len(verdicts)} tests of the paper's claims, the verdict is {counted}."]
-
-
-def code(found: Answer) -> str:
-    """Return Python that builds the graph of an answer, if the settings of its run name it."""
-    return recipe(found.study.runs[-1], found.method) or ""
 
 
 def answer_text(found: Answer) -> tuple[str, str, str]:

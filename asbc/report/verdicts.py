@@ -117,33 +117,31 @@ def recipe(run: StoredRun, method: str) -> str | None:
 
     Nothing is imported. None if the settings name anything outside asbc.
     """
-    node, search = run.setting(f"methods.{method}"), run.setting("neighbors")
-    if not isinstance(node, Mapping) or not isinstance(search, Mapping):
-        return None
+    names = (f"methods.{method}", "neighbors", "graph", "dimension")
+    node, search, graph, dimension = (found if isinstance(found := run.setting(n), Mapping) else {} for n in names)
     if node.get("_target_") != "asbc.evaluate.Method" or search.get("_target_") != "asbc.search_neighbors":
         return None
-    graph, dimension = run.setting("graph") or {}, run.setting("dimension") or {}
     weights = node.get("weights")
     function = isinstance(weights, Mapping) and bool(weights.get("_partial_"))
     arguments: dict[str, Any] = {"weights": weights, "k_cand": run.setting("k_cand")}
     if weights != "uniform" and not function:
         arguments |= {
             "bandwidth": node.get("bandwidth"),
-            "k_min": graph.get("k_min", 6),
-            "dimension": dimension.get("estimator", "mst"),
-            "n_rep": dimension.get("n_rep", 5),
+            "k_min": graph.get("k_min"),
+            "dimension": dimension.get("estimator"),
+            "n_rep": dimension.get("n_rep"),
             "sharpen": bool(node.get("sharpen")),
         }
     arguments |= {key: value for key, value in search.items() if not key.startswith("_") and key != "k"}
-    arguments = {key: value for key, value in arguments.items() if value is not None}
-    arguments |= {"symmetrize": graph["symmetrize"]} if "symmetrize" in graph else {}  # None: a directed graph
+    # A graph that is not symmetrised is directed; other settings without a value are the defaults.
+    arguments |= {"symmetrize": graph["symmetrize"]} if "symmetrize" in graph else {}
+    given = {key: value for key, value in arguments.items() if value is not None or key == "symmetrize"}
     try:
-        given = ", ".join(f"{key}={_python(value)}" for key, value in arguments.items())
+        text = ", ".join(f"{key}={_python(value)}" for key, value in given.items())
     except ValueError:
         return None
-    modules = {"functools": "functools." in given, "asbc": True, "asbc.evaluate": function}
-    imports = "".join(f"import {name}\n" for name, used in modules.items() if used)
-    return f"{imports}A = asbc.GraphBuilder({given}).fit_transform(X)"
+    imports = "import functools\n" * ("functools." in text) + "import asbc\n" + "import asbc.evaluate\n" * function
+    return f"{imports}A = asbc.GraphBuilder({text}).fit_transform(X)"
 
 
 def _python(value: Any) -> str:

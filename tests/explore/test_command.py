@@ -103,7 +103,7 @@ def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
         (["vectors.npy", "--out", "mine.html"], "mine.html: not written by asbc-explore"),
         (["vectors.npy", "--out", "table.html"], "table.parquet: not written by asbc-explore"),
         (["vectors.npy", "--graph", "."], "no manifest.json here"),
-        (["."], ".: not a folder that asbc-embed or asbc-build wrote."),
+        (["."], ".: a folder that asbc-embed did not write"),
         (["few.npy"], "a page needs at least 9 vectors; got 4."),
     ],
 )  # fmt: skip

@@ -67,7 +67,7 @@ def write_explored(folder):
     """The table next to a page of asbc-explore."""
     from asbc.storage import write_table
 
-    write_table(folder / "explore.parquet", table(), {"explore": "{}"})
+    write_table(folder / "explore.parquet", table())
     return folder / "explore.parquet"
 
 

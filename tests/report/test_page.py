@@ -8,7 +8,7 @@ import pytest
 from asbc.report.command import PAGE, main, make_report
 from asbc.report.evidence import read_evidence
 from asbc.report.names import listed
-from asbc.report.page import GLOSSARY, analyze, summarize
+from asbc.report.page import GLOSSARY, SubjectReport, summarize
 from asbc.report.verdicts import caveats, judge
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.results import ResultsError
@@ -97,13 +97,13 @@ def test_the_page_opens_with_two_sentences(tmp_path):
     write_run(tmp_path, "loo", rows_of(BOTH))
     write_run(tmp_path, "lp", rows_of({"knn": 0.6, "nnk_sigma": 0.6}, metric="lp", levels=(1,)))
     subject = read_evidence([tmp_path]).subjects[0]
-    first, second = summarize([analyze(subject)])
+    first, second = summarize([SubjectReport(subject)])
     assert re.match(
         r"On made · up, NNK-σ is recommended for “Vote of the neighbours” \(0\.\d+, \+0\.\d+ over kNN\)", first
     )
     assert first.endswith(", and kNN is as good as any graph for “Label propagation, 1 label per class”.")
     assert re.match(r"Of 9 tests of the paper's claims, the verdict is .*“not run” in \d\.$", second)
-    first, _ = summarize([analyze(replace(subject, encoder=name)) for name in ("a", "b", "c")])
+    first, _ = summarize([SubjectReport(replace(subject, encoder=name)) for name in ("a", "b", "c")])
     assert "NNK-σ is recommended in 3 of 6 comparisons of graphs (kNN in 3)." in first
 
 
