@@ -6,42 +6,36 @@ shapes and types.
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import glob
-import itertools
 import logging
 import math
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asbc.embeddings.store import Embeddings, check_arrays, first_line, read_entry
+from asbc.embeddings.store import Embeddings, check_arrays, first_line, read_entry, read_entry_manifest
 from asbc.extras import needed
 from asbc.learn.labels import decode_partial, encode_partial, is_unlabeled
 from asbc.storage import DamagedFileError, explain_format, open_array
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 log = logging.getLogger("asbc")
 
 FORMATS = (".npy", ".npz", ".csv", ".parquet", ".h5ad")
-# Usual names. The first is taken wherever it occurs, another one if it is the only one.
-VECTOR_NAMES = ("embeddings", "embedding", "vectors", "features", "x", "x_pca")
+# Usual names, in order of preference.
+VECTOR_NAMES = ("embeddings", "embedding", "vectors", "features", "x_pca", "x")
 LABEL_NAMES = ("labels", "label", "y", "targets", "target", "classes", "class")
 ROW_NAMES = ("", "id", "index", "unnamed: 0")  # columns that number the rows
 LAYOUTS = ("x_umap", "x_tsne", "x_draw_graph_fa")  # two-dimensional layouts of an .h5ad file
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 OBJECTS = (  # why pickled arrays are refused, and how to save them instead
     "of Python objects, which are not read since they can run code; save labels as numbers with -1, or as strings with "
@@ -98,13 +92,10 @@ class Files:
         if not self.path:
             raise ValueError("path: no file of vectors given; for example embedding.path=vectors.npy")
         path = Path(self.path).expanduser()
-        stored = read_entry(path) if (path / "manifest.json").is_file() else None
-        encoder = stored.encoder if stored and self.encoder == "files" else self.encoder
-        name = self.name or (stored.name if stored else path.stem)
-        if stored and not self.labels:
-            return replace(stored, name=name, encoder=encoder)
         vectors, labels = read_vectors(path, self.labels, vectors=self.vectors, label=self.label)
-        return Embeddings(vectors, labels, name, encoder)
+        facts = read_entry_manifest(path) if path.is_dir() else {"dataset": path.stem, "encoder": "files"}
+        encoder = facts["encoder"] if self.encoder == "files" else self.encoder
+        return Embeddings(vectors, labels, self.name or facts["dataset"], encoder)
 
 
 def read_vectors(
@@ -162,15 +153,14 @@ def read_vectors(
     if (path / "manifest.json").is_file():
         entry = read_entry(path)
         found, found_labels = entry.vectors, entry.labels
-    elif contents := _open(path, None if labels else label):
+    else:
+        contents = open_contents(path, "vectors", None if labels else label)
         name, found = contents.vectors(vectors)
         if not labels:
             label_name, found_labels = contents.labels(label, len(found), name)
-            if not vectors or (label_name and not label):
+            if len(contents.names) > 1:
                 described = f"labels: {label_name}" if label_name else "no labels"
                 log.info("%s: vectors: %s, %s; %s", path, name, found.shape, described)
-    else:
-        found = _unnamed(path, vectors or (None if labels else label))
     if labels:
         found_labels = read_labels(labels, len(found), label=label)
     elif found_labels is not None:
@@ -197,65 +187,26 @@ def plain_labels(labels: Any, origin: str) -> NDArray | None:
     return decode_partial(codes, classes.astype(np.int64) if classes.dtype.kind == "b" and missing.any() else classes)
 
 
-def read_array(path: Path) -> NDArray:
-    """Memory-map a ``.npy`` file; pickled arrays are refused."""
-    try:
-        return open_array(path)
-    except DamagedFileError as error:
-        if "Python objects" in str(error):
-            raise ValueError(f"{path}: an array {OBJECTS}") from error
-        raise
-
-
 def read_labels(path: str | PathLike, n: int, *, label: str | None = None) -> NDArray | None:
     """Return the labels of a file, for n vectors that come from elsewhere, as `read_vectors` returns them."""
     path = Path(path).expanduser()
-    if not path.exists() and path.suffix not in FORMATS:
+    if not path.exists():
         raise FileNotFoundError(
             f"labels={path}: no such file; label={path} names an array or column of the file of vectors"
         )
-    if contents := _open(path, label, "labels"):
-        only = next(iter(contents.names)) if len(contents.names) == 1 else None
-        _, found = contents.labels(label or only, n)
-        if found is None:
-            raise ValueError(
-                f"{path}: no array or column is clearly the labels of {n} rows; {contents.listing()}. "
-                + how_to_name("label", [*contents.columns, "NAME"])
-            )
-        if path.suffix == ".csv" and len(found) == n - 1:
-            raise ValueError(f"{path}: {n - 1} labels for {n} rows; the first line of a .csv file names its columns")
-    else:
-        found = np.asarray(_unnamed(path, label))
+    contents = open_contents(path, "labels", label)
+    only = next(iter(contents.names)) if len(contents.names) == 1 else None
+    _, found = contents.labels(label or only, n)
+    if found is None:
+        raise contents.unclear(f"labels of {n} rows", "label", contents.columns)
     labels = plain_labels(found, str(path))
     if labels is not None and labels.shape != (n,):
-        raise ValueError(f"{path}: labels must have one entry per row, got {labels.shape} for {n} rows")
+        hint = "; the first line of a .csv file names its columns" if path.suffix == ".csv" else ""
+        raise ValueError(f"{path}: labels must have one entry per row, got {labels.shape} for {n} rows{hint}")
     return labels
 
 
-def _unnamed(path: Path, name: str | None) -> NDArray:
-    if name:
-        raise ValueError(f"{path}: a .npy file has one array without a name, got {name!r} as its name")
-    return read_array(path)
-
-
-def _open(path: Path, label: str | None, what: str = "vectors") -> Contents | None:
-    """Return what a file holds, or None for a ``.npy`` file, which has no names."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    if path.is_dir():
-        raise ValueError(f"{path}: a folder that asbc-embed did not write; expected a file of vectors")
-    if path.suffix not in FORMATS:
-        raise ValueError(f"{path}: a file of {what} ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
-    if message := explain_format(path):
-        raise ValueError(message)
-    if path.suffix == ".npz":
-        return npz_contents(path)
-    if path.suffix in (".csv", ".parquet"):
-        return table_contents(path, label)
-    return h5ad_contents(path) if path.suffix == ".h5ad" else None
-
-
-# Formats that name their arrays
+# Formats
 
 
 @dataclass(frozen=True)
@@ -268,20 +219,14 @@ class Contents:
     columns: list[str]  # names that can be labels
     get: Callable[[str], NDArray]  # returns the array of a name
     numbers: Sequence[str] = ()  # columns that a pattern for vectors selects from
-    example: str = "NAME"  # shown in the error if there is no better proposal
 
     def vectors(self, name: str | None) -> tuple[str, NDArray]:
         """Return name and contents of the vectors: those called `name`, or the only candidate."""
-        name = name or _usual_name(list(self.names), VECTOR_NAMES)
+        name = name or _usual_name(self.names, VECTOR_NAMES)
         name = name or (self.tables[0] if len(self.tables) == 1 else None)
         if name is not None:
             return name, self.read(name)
-        if not self.tables and not self.numbers:
-            raise ValueError(f"{self.origin}: holds no floating-point vectors with one row per item; {self.listing()}")
-        raise ValueError(
-            f"{self.origin}: several arrays can be the vectors; {self.listing()}. "
-            + how_to_name("vectors", [*self.tables, self.example])
-        )
+        raise self.unclear("floating-point vectors, one row per item", "vectors", self.tables)
 
     def labels(self, name: str | None, n: int, vectors: str = "") -> tuple[str | None, NDArray | None]:
         """Return name and contents of the labels of n rows; None if there are none, or several candidates.
@@ -291,16 +236,21 @@ class Contents:
         name = name or _usual_name(self.columns, LABEL_NAMES)
         if name is not None:
             return name, self.read(name)
-        others = [n for n in self.columns if n not in self.numbers or not fnmatch.fnmatchcase(n, vectors)]
-        found = {name: array for name in others if _is_classes(array := self.get(name), n)}
+        others = [each for each in self.columns if each not in self.numbers or not fnmatch.fnmatchcase(each, vectors)]
+        found = {each: array for each in others if _is_classes(array := self.get(each), n)}
         if len(found) > 1:
             how = how_to_name("label", list(found))
             log.warning("%s: no labels used, %s could be the labels. %s", self.origin, ", ".join(found), how)
         return found.popitem() if len(found) == 1 else (None, None)
 
+    def unclear(self, what: str, option: str, names: Sequence[str]) -> ValueError:
+        """Return the error that lists what the file holds, and how to name `what` with an option."""
+        how = how_to_name(option, [*names, "'*'" if self.numbers else "NAME"])
+        return ValueError(f"{self.origin}: nothing is clearly the {what}; {self.listing()}. {how}")
+
     def listing(self) -> str:
-        """Return names and descriptions for an error; of more than 12, the rare kinds first."""
-        kinds = Counter(self.names.values()) if len(self.names) > 12 else Counter()
+        """Return the first 12 names with descriptions for an error, the rare kinds first."""
+        kinds = Counter(self.names.values())
         shown = [f"{name} {what}" for name, what in sorted(self.names.items(), key=lambda item: kinds[item[1]])]
         more = f" and {len(shown) - 12} more" if len(shown) > 12 else ""
         return f"it has {', '.join(shown[:12])}{more}" if shown else "it is empty"
@@ -309,7 +259,7 @@ class Contents:
         """Return the array of a name, or the columns that a pattern selects."""
         if name in self.names:
             return self.get(name)
-        chosen = [self.get(number) for number in self.numbers if fnmatch.fnmatchcase(number, name)]
+        chosen = [self.get(each) for each in self.numbers if fnmatch.fnmatchcase(each, name)]
         if not chosen:
             raise ValueError(f"{self.origin}: there is no {name!r}; {self.listing()}")
         return _as_floats(np.column_stack(chosen))
@@ -320,131 +270,55 @@ def how_to_name(option: str, names: Sequence[str]) -> str:
     return f"Name it: {option}={names[0]} (asbc: embedding.{option}={names[0]}; asbc-explore: --{option} {names[0]})"
 
 
+def open_contents(path: Path, what: str, label: str | None) -> Contents:
+    """Return what a file of vectors or labels (`what`) holds; the column `label` is never part of the vectors."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    if path.is_dir():
+        raise ValueError(f"{path}: a folder that asbc-embed did not write; expected a file of {what}")
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: a file of {what} ends in {', '.join(FORMATS)}")
+    if message := explain_format(path):
+        raise ValueError(message)
+    if path.suffix in (".csv", ".parquet"):
+        return table_contents(path, label)
+    return {".npy": npy_contents, ".npz": npz_contents, ".h5ad": h5ad_contents}[path.suffix](path)
+
+
+def npy_contents(path: Path) -> Contents:
+    """Return what a ``.npy`` file holds: one array, which is memory-mapped; pickled ones are refused."""
+    try:
+        array = open_array(path)
+    except DamagedFileError as error:
+        if "Python objects" in str(error):
+            raise ValueError(f"{path}: an array {OBJECTS}") from error
+        raise
+    return Contents(str(path), {"array": f"{array.shape} {array.dtype}"}, ["array"], ["array"], lambda name: array)
+
+
 def npz_contents(path: Path) -> Contents:
     """Return what an ``.npz`` file holds; pickled arrays are refused."""
-    origin, readable = str(path), "an .npz file of plain numbers and strings"
-    with _readable(origin, readable), zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            archive.open(entry).close()  # raises if the name in the directory is not the one at the data
-        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-        found = {entry.filename.removesuffix(".npy"): _declared(archive, entry) for entry in entries}
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        found = {entry.filename.removesuffix(".npy"): _declared(archive, entry) for entry in archive.infolist()}
     for name, (shape, dtype) in found.items():
         if dtype.hasobject and len(shape) == 1:
-            log.warning("%s: %s is skipped, an array %s", origin, name, OBJECTS)
+            log.warning("%s: %s is skipped, an array %s", path, name, OBJECTS)
 
     def get(name: str) -> NDArray:
         shape, dtype = found[name]
         if dtype.hasobject:
-            raise ValueError(f"{origin}: {name} is an array {OBJECTS}")
-        check_memory(math.prod(shape) * dtype.itemsize, origin)
-        with _readable(origin, readable), np.load(path) as arrays:
+            raise ValueError(f"{path}: {name} is an array {OBJECTS}")
+        check_memory(math.prod(shape) * dtype.itemsize, path)
+        with _readable(path), np.load(path) as arrays:
             return arrays[name]  # np.load does not unpickle unless asked to
 
     return Contents(
-        origin,
+        str(path),
         {name: f"{shape} {dtype}" for name, (shape, dtype) in found.items()},
         [name for name, (shape, dtype) in found.items() if len(shape) == 2 and dtype.kind == "f"],
         [name for name, (shape, dtype) in found.items() if len(shape) == 1 and dtype.kind in "biufUS"],
         get,
     )
-
-
-def table_contents(path: Path, label: str | None = None) -> Contents:
-    """Return what a ``.csv`` or ``.parquet`` file holds: columns of numbers, of lists of numbers, and of labels.
-
-    The column `label` is never part of the vectors.
-    """
-    with needed(f"a {path.suffix} file", "experiments"):
-        import pandas as pd
-
-        if path.suffix == ".parquet":
-            import pyarrow  # noqa: F401 - pandas reads the file with it
-    with _readable(str(path), f"a readable {path.suffix} file"):
-        headless = path.suffix == ".csv" and not _has_header(path)
-        if path.suffix == ".csv":
-            frame = pd.read_csv(path, header=None if headless else "infer")
-        else:
-            frame = pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
-    if headless:
-        log.info("%s: the first line holds numbers, so the columns are called 0, 1, ...", path)
-    frame.columns = frame.columns.astype(str)
-    if not frame.columns.is_unique:
-        raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
-    names, kinds = [str(name) for name in frame.columns], pd.api.types
-    lists = [name for name in names if _holds_lists(frame[name])]
-    label = label or _usual_name(names, LABEL_NAMES)
-    numbers = [
-        name
-        for name in names
-        if kinds.is_numeric_dtype(frame[name]) and not kinds.is_bool_dtype(frame[name])
-        if name.casefold() not in ROW_NAMES and name != label
-    ]
-
-    def get(name: str) -> NDArray:
-        if name in lists:
-            sizes = sorted({len(item) if _is_list(item) else 0 for item in frame[name]})
-            if len(sizes) > 1:
-                raise ValueError(f"{path}: lists in {name} must have one length, got {sizes[:5]}")
-            return np.stack([np.asarray(item) for item in frame[name]])
-        return frame[name].to_numpy()
-
-    one_type = len({frame[name].dtype.kind == "f" for name in numbers}) == 1  # integers among floats may be labels
-    return Contents(
-        str(path),
-        {name: "lists" if name in lists else str(frame[name].dtype) for name in names},
-        lists or ([] if headless else _numbered_columns(numbers)) or (["*"] if one_type else []),
-        [name for name in names if name not in lists],
-        get,
-        numbers,
-        example="'*'",
-    )
-
-
-def h5ad_contents(path: Path) -> Contents:
-    """Return what an ``.h5ad`` file holds: ``X``, the arrays of ``obsm``, and the columns of ``obs``."""
-    with needed("a .h5ad file", "h5ad"):
-        import anndata
-    readable = f"a readable {path.suffix} file"
-    with _readable(str(path), readable):
-        data = anndata.read_h5ad(path, backed="r")
-        x = {"X": data.X} if data.X is not None else {}
-        tables = {**{str(key): data.obsm[key] for key in data.obsm}, **x}
-        shapes = {key: tuple(table.shape) for key, table in tables.items()}
-
-    def get(name: str) -> NDArray:
-        if name in tables:
-            check_memory(math.prod(shapes[name]) * 8, str(path))
-            with _readable(str(path), readable):
-                table = tables[name][:] if name == "X" else tables[name]
-                return _as_floats(table.toarray() if hasattr(table, "toarray") else np.asarray(table))
-        return data.obs[name].to_numpy()
-
-    vectors = [key for key in tables if key != "X" and key.casefold() not in LAYOUTS] or list(x)
-    return Contents(
-        str(path),
-        {key: str(shape) for key, shape in shapes.items()} | {str(key): "obs" for key in data.obs},
-        ["X_pca"] if "X_pca" in tables else vectors,  # as scanpy does
-        [str(name) for name in data.obs],
-        get,
-    )
-
-
-def check_memory(size: int, origin: str) -> None:
-    """Raise a ValueError if `size` bytes do not fit into free memory, where the system reports it."""
-    free = _free_memory()
-    if free is not None and size > free:
-        raise ValueError(
-            f"{origin}: needs {size / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; "
-            "save the vectors as .npy, which is memory-mapped"
-        )
-
-
-def _free_memory() -> int | None:
-    try:
-        found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-        return int(found[1]) * 1024 if found else None
-    except OSError:
-        return None
 
 
 def _declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype]:
@@ -458,11 +332,110 @@ def _declared(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[tuple[i
     return shape, dtype
 
 
-def _usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """Return the only name among the usual ones, or the one that is the first of them."""
-    found = [name for name in names if name.casefold() in usual]
-    first = [name for name in found if name.casefold() == usual[0]]
-    return first[0] if len(first) == 1 else found[0] if len(found) == 1 else None
+def table_contents(path: Path, label: str | None) -> Contents:
+    """Return what a ``.csv`` or ``.parquet`` file holds: columns of numbers, of lists of numbers, and of labels."""
+    with needed(f"a {path.suffix} file", "experiments"):
+        import pandas as pd
+
+        if path.suffix == ".parquet":
+            import pyarrow  # noqa: F401 - pandas reads the file with it
+    headless = False
+    with _readable(path):
+        if path.suffix == ".parquet":
+            frame = pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
+        else:
+            first = pd.to_numeric(pd.read_csv(path, header=None, nrows=1).iloc[0], errors="coerce")
+            headless = _is_data(first.to_numpy())
+            frame = pd.read_csv(path, header=None if headless else "infer")
+    if headless:
+        log.info("%s: the first line holds numbers, so the columns are called 0, 1, ...", path)
+    frame.columns = frame.columns.astype(str)
+    if not frame.columns.is_unique:
+        raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
+    names = frame.columns.tolist()
+    lists = [
+        name
+        for name in names
+        if frame[name].dtype == object and any(isinstance(item, list | np.ndarray) for item in frame[name].head())
+    ]
+    not_vectors = (*ROW_NAMES, (label or _usual_name(names, LABEL_NAMES) or "").casefold())
+    numbers = [str(name) for name in frame.select_dtypes("number") if str(name).casefold() not in not_vectors]
+
+    def get(name: str) -> NDArray:
+        try:
+            return np.stack(list(frame[name])) if name in lists else frame[name].to_numpy()
+        except ValueError as error:
+            raise ValueError(f"{path}: lists in {name} must have one length ({error})") from error
+
+    # Columns f0, f1, ... belong together. Without such names all numbers do, but integers among floats may be labels.
+    stems = Counter(re.sub(r"[\d.]+$", "", name) for name in numbers if name[-1].isdigit() and not headless)
+    groups = [f"{glob.escape(stem)}[0-9]*" for stem, count in stems.items() if count > 1]
+    one_type = len({frame[name].dtype.kind == "f" for name in numbers}) == 1
+    return Contents(
+        str(path),
+        {name: "lists" if name in lists else str(frame[name].dtype) for name in names},
+        lists or groups or (["*"] if one_type else []),
+        [name for name in names if name not in lists],
+        get,
+        numbers,
+    )
+
+
+def _is_data(first: NDArray) -> bool:
+    """Whether the numbers of a CSV file's first line (NaN for text) are data. Names may be rising numbers, as years."""
+    numbers = first[~np.isnan(first)]
+    names = (np.diff(numbers) > 0).all() and (len(numbers) > 5 or (numbers == np.floor(numbers)).all())
+    return 2 * len(numbers) > len(first) and not names
+
+
+def h5ad_contents(path: Path) -> Contents:
+    """Return what an ``.h5ad`` file holds: ``X``, the arrays of ``obsm``, and the columns of ``obs``."""
+    with needed("a .h5ad file", "h5ad"):
+        import anndata
+    with _readable(path):
+        data = anndata.read_h5ad(path, backed="r")
+        tables = {str(key): data.obsm[key] for key in data.obsm} | ({} if data.X is None else {"X": data.X})
+        shapes = {key: tuple(table.shape) for key, table in tables.items()}
+
+    def get(name: str) -> NDArray:
+        if name not in tables:
+            return data.obs[name].to_numpy()
+        check_memory(math.prod(shapes[name]) * 8, path)
+        with _readable(path):
+            table = tables[name][:] if name == "X" else tables[name]
+            return _as_floats(table.toarray() if hasattr(table, "toarray") else np.asarray(table))
+
+    return Contents(
+        str(path),
+        {key: str(shape) for key, shape in shapes.items()} | {str(key): "obs" for key in data.obs},
+        [key for key in tables if key.casefold() not in LAYOUTS],
+        [str(name) for name in data.obs],
+        get,
+    )
+
+
+def check_memory(size: int, path: Path) -> None:
+    """Raise a ValueError if `size` bytes do not fit into free memory, where the system reports it."""
+    free = _free_memory()
+    if free is not None and size > free:
+        raise ValueError(
+            f"{path}: needs {size / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; "
+            "save the vectors as .npy, which is memory-mapped"
+        )
+
+
+def _free_memory() -> int | None:
+    try:
+        found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+        return int(found[1]) * 1024 if found else None
+    except OSError:
+        return None
+
+
+def _usual_name(names: Iterable[str], usual: Sequence[str]) -> str | None:
+    """Return the name that comes first among the usual ones."""
+    found = {name.casefold(): name for name in names}
+    return next((found[name] for name in usual if name in found), None)
 
 
 def _is_classes(array: NDArray, n: int) -> bool:
@@ -470,42 +443,14 @@ def _is_classes(array: NDArray, n: int) -> bool:
     return array.shape == (n,) and array.dtype.kind != "f" and len(set(array.tolist())) < n
 
 
-def _holds_lists(column: pd.Series) -> bool:
-    return column.dtype == object and any(_is_list(item) for item in column.head())
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple | np.ndarray)
-
-
-def _has_header(path: Path) -> bool:
-    """Whether the first line of a CSV file names its columns. Names may be rising numbers, such as years."""
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        fields = next(csv.reader(file), [])
-    numbers = [float(field) for field in fields if NUMBER.fullmatch(field.strip())]
-    if 2 * len(numbers) <= len(fields):
-        return True
-    rising = all(a < b for a, b in itertools.pairwise(numbers))
-    return rising and (len(numbers) > 5 or all(number.is_integer() for number in numbers))
-
-
-def _numbered_columns(numbers: list[str]) -> list[str]:
-    """Return patterns for columns that belong together: f0, f1, ..."""
-    stems: Counter[str] = Counter()
-    for name in numbers:
-        stem = "" if NUMBER.fullmatch(name) else re.sub(r"\d+$", "", name)
-        stems[stem] += stem != name
-    return [f"{glob.escape(stem)}[0-9]*" for stem, count in stems.items() if count > 1]
-
-
 def _as_floats(array: NDArray) -> NDArray:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
 @contextmanager
-def _readable(origin: str, expected: str) -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
     """Turn whatever a library raises on a damaged file into one line."""
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{origin}: not {expected} ({first_line(error)})") from error
+        raise ValueError(f"{path}: not a readable {path.suffix} file ({first_line(error)})") from error

@@ -84,13 +84,13 @@ def test_tables_with_lists_and_with_columns_of_other_names(tmp_path):
     found, own = read_vectors(tmp_path / "lists.parquet")
     assert np.array_equal(found, X) and own.tolist() == ["a", "", "b", "a"]
     pd.DataFrame({"embedding": [[1.0], [1.0, 2.0]]}).to_parquet(tmp_path / "ragged.parquet")
-    with pytest.raises(ValueError, match=r"lists in embedding must have one length, got \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"lists in embedding must have one length"):
         read_vectors(tmp_path / "ragged.parquet")
     flowers = pd.DataFrame({"length": X[:, 0], "width": X[:, 1], "species": ["i", "i", "v", "v"]})
     assert read_vectors(csv(tmp_path, flowers))[1].tolist() == ["i", "i", "v", "v"]
     # A whole number among fractions may be a class: that it is one of the vectors must be said.
     mixed = csv(tmp_path, flowers.assign(petals=[5, 5, 6, 6]))
-    with pytest.raises(ValueError, match=r"petals int64\. Name it: vectors='\*'"):
+    with pytest.raises(ValueError, match=r"petals int64, .*\. Name it: vectors='\*'"):
         read_vectors(mixed)
     assert read_vectors(mixed, vectors="*")[0].shape == (4, 3)
     assert read_vectors(mixed, vectors="*", label="petals")[0].shape == (4, 2)
@@ -120,10 +120,10 @@ def test_labels_of_another_file(tmp_path):
     assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npz")[1].tolist() == [0, 1, 0, 1]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "one.csv")[1].tolist() == ["a", "b", "c", ""]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "two.csv", label="b")[1].tolist() == [1, 2, 2, 2]
-    with pytest.raises(ValueError, match=r"two\.csv: no array or column is clearly the labels of 4 rows; it has a"):
+    with pytest.raises(ValueError, match=r"two\.csv: nothing is clearly the labels of 4 rows; it has a"):
         read_vectors(tmp_path / "x.npy", tmp_path / "two.csv")
     (tmp_path / "bare.csv").write_text("ant\nbee\nant\nbee\n")
-    with pytest.raises(ValueError, match=r"bare\.csv: 3 labels for 4 rows; the first line of a \.csv file names"):
+    with pytest.raises(ValueError, match=r"bare\.csv: labels must .* got \(3,\) for 4 rows; the first line of a"):
         read_vectors(tmp_path / "x.npy", tmp_path / "bare.csv")
     (tmp_path / "y.txt").write_text("ant\n" * 4)
     with pytest.raises(ValueError, match=r"y\.txt: a file of labels ends in \.npy"):
@@ -149,7 +149,7 @@ def test_a_first_line_of_numbers_is_no_line_of_names(tmp_path, lines, shape, nam
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     with caplog.at_level(logging.INFO, "asbc"):
         if shape is None:
-            with pytest.raises(ValueError, match=r"2 int64\. Name it: vectors='\*'"):
+            with pytest.raises(ValueError, match=r"2 int64, .*\. Name it: vectors='\*'"):
                 read_vectors(tmp_path / "a.csv")
             assert read_vectors(tmp_path / "a.csv", label="2")[1].tolist() == [7, 7]
         else:
@@ -164,7 +164,7 @@ def test_what_is_odd_among_many_columns_is_listed_first(tmp_path):
 
 
 def test_a_file_without_vectors_is_said_to_have_none(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no floating-point.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
+    with pytest.raises(ValueError, match=r"clearly the floating-point.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
         read_vectors(npz(tmp_path, words=np.array(["ant", "bee"]), n=np.eye(2, dtype=int)))
 
 
@@ -174,8 +174,8 @@ def test_a_file_without_vectors_is_said_to_have_none(tmp_path):
         ("a.npy", b"0.5,1.5\n", r"a\.npy: not a \.npy file but plain text, such as CSV; rename it to a\.csv"),
         ("a.csv", b"\x93NUMPY\x01\x00", r"a\.csv: not a \.csv file but a \.npy file; rename it to a\.npy"),
         ("a.npy", b"PK\x03\x04rest", r"not a \.npy file but a \.npz file"),
-        ("a.npz", b"\x80\x04K\x01.", r"a\.npz: not an \.npz file"),
-        ("a.pkl", b"\x80\x04K\x01.", r"a file of vectors ends in \.npy, .* or \.h5ad"),
+        ("a.npz", b"\x80\x04K\x01.", r"a\.npz: not a readable \.npz file"),
+        ("a.pkl", b"\x80\x04K\x01.", r"a file of vectors ends in \.npy, .* \.h5ad"),
         ("a.h5ad", b"\x89HDF\r\n\x1a\nrest", r"a\.h5ad: not a readable \.h5ad file"),
         ("a.parquet", b"PAR1rest", r"a\.parquet: not a readable \.parquet file"),
         ("a.csv", b"f0,f1\n1,2,3,4\n1\n1,2,3,4,5,6\n", r"a\.csv: not a readable \.csv file"),
