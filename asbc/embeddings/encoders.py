@@ -36,9 +36,8 @@ from asbc.storage import CHECKSUM_KEY, json_checksum, open_regular
 
 # solo-learn embeds CIFAR-10 and CIFAR-100 with these values, whatever it used for training.
 CIFAR_NAMES = ("cifar10", "cifar100")
-CIFAR_SCALE = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.247, 0.243, 0.261)}
-_STL10_SCALE = {"mean": (0.4914, 0.4823, 0.4466), "std": (0.247, 0.243, 0.261)}
-_IMAGENET_SCALE = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+CIFAR_SCALE = ((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261))  # mean and standard deviation
+_IMAGENET_SCALE = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 # Block type and number of blocks in the four layers.
 RESNETS: dict[str, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
@@ -154,13 +153,19 @@ def read_checkpoint(
         raise ValueError(f"{where}: {name} does not take the arguments {args.kwargs} ({error})") from error
     load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
     if isinstance(model, VisionTransformer):
-        size, architecture = model.patch_embed.img_size[0], f"{name}, {_vit_heads(args)} heads"
+        size, architecture = model.patch_embed.img_size[0], f"{name}, {model.blocks[0].attn.num_heads} heads"
     else:
         width = args.kwargs.get("width", STANDARD_WIDTH)
-        size, architecture = None, f"{name}, {'ImageNet' if args.padding is None else 'CIFAR'} stem"
+        size = 32 if args.dataset in CIFAR_NAMES else 224
+        architecture = f"{name}, {'ImageNet' if args.padding is None else 'CIFAR'} stem"
         architecture += f", width {width}" if width != STANDARD_WIDTH else ""
         architecture += ", padding 1" if args.padding == 1 else ""
-    transform, size = (plain_view(*args.view), args.view[0]) if args.view else _transform(args.dataset, size)
+    if args.view:
+        size, transform = args.view[0], plain_view(*args.view)
+    elif args.dataset in CIFAR_NAMES:
+        transform = plain_view(None, *CIFAR_SCALE)
+    else:
+        transform = plain_view(size, *_IMAGENET_SCALE, resize=size * 256 // 224)
     origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
     return Encoder(model.eval(), transform, (size, size), architecture, origin)
 
@@ -177,25 +182,26 @@ class _Args:
     view: tuple[int, Any, Any] | None = None  # image size, mean and std, which asbc-pretrain adds
 
 
-def plain_view(size: int, mean: Sequence[float], std: Sequence[float]) -> v2.Compose:
-    """Return the transform of ``asbc-pretrain`` for embedding: the central `size` x `size` pixels, no augmentation."""
-    steps = [v2.ToImage(), v2.Resize(size), v2.CenterCrop(size), v2.ToDtype(torch.float32, scale=True)]
-    return v2.Compose([*steps, v2.Normalize(list(mean), list(std))])
+def plain_view(size: int | None, mean: Sequence[float], std: Sequence[float], resize: int | None = None) -> v2.Compose:
+    """Return the transform for embedding: the central `size` x `size` pixels of an image whose shorter side is resized.
+
+    It is resized to `resize`, by default `size`. None for `size` leaves the image as it is.
+    """
+    crop = [] if size is None else [v2.Resize(resize or size), v2.CenterCrop(size)]
+    to_tensor = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    return v2.Compose([*crop, *to_tensor, v2.Normalize(list(mean), list(std))])
 
 
 def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such checkpoint file or folder")
+    """Return the file of weights, and the ``args.json`` next to it if there is one."""
     if path.is_dir():
         files = sorted(path.glob("*.ckpt"))
         if len(files) != 1:
-            found = ", ".join(file.name for file in files) or "none"
-            raise ValueError(f"{path}: expected one .ckpt file in the folder, got {found}; give the file itself")
-        if not (path / "args.json").is_file():
-            raise ValueError(f"{path}: args.json is missing; give {files[0].name} itself to do without it")
-        return files[0], path / "args.json"
+            found = join(file.name for file in files) or "none"
+            raise ValueError(f"{path}: expected one .ckpt file, got {found}; give the file itself")
+        path = files[0]
     args = path.parent / "args.json"
-    return path, args if args.is_file() else None
+    return path, args if args.exists() else None
 
 
 def _read_args(path: Path, padding: int | None) -> _Args:
@@ -274,31 +280,16 @@ def _vit(args: _Args, state: Mapping[str, Tensor]) -> nn.Module:
     sizes: dict[str, Any] = {}
     if "patch_embed.proj.weight" in state and "pos_embed" in state:
         sizes = {"patch_size": state["patch_embed.proj.weight"].shape[-1], "img_size": _vit_image_size(state)}
-    fixed: dict[str, Any] = {"embed_dim": _VIT_WIDTH[args.backbone], "depth": 12, "num_classes": 0}
-    return VisionTransformer(**{**sizes, **args.kwargs}, **fixed, num_heads=_vit_heads(args))
-
-
-def _vit_heads(args: _Args) -> int:
+    width = _VIT_WIDTH[args.backbone]
     # solo-learn gives ViTs of any width 12 heads for these two methods; weights do not show it.
-    return 12 if args.method in ("mocov3", "mae") else _VIT_WIDTH[args.backbone] // 64
+    heads = 12 if args.method in ("mocov3", "mae") else width // 64
+    fixed: dict[str, Any] = {"embed_dim": width, "depth": 12, "num_classes": 0, "num_heads": heads}
+    return VisionTransformer(**{**sizes, **args.kwargs}, **fixed)
 
 
 def _vit_image_size(state: Mapping[str, Tensor]) -> int:
     patches = state["pos_embed"].shape[1] - 1  # without the class token
     return math.isqrt(patches) * state["patch_embed.proj.weight"].shape[-1]
-
-
-def _transform(dataset: str, size: int | None) -> tuple[Callable[[Any], Tensor], int]:
-    """Return how images of a data set are prepared for embedding, and their size."""
-    to_tensor = (v2.ToImage(), v2.ToDtype(torch.float32, scale=True))
-    if dataset in CIFAR_NAMES:
-        return v2.Compose([*to_tensor, v2.Normalize(**CIFAR_SCALE)]), size or 32
-    if dataset == "stl10":
-        size = size or 96
-        return v2.Compose([v2.Resize((size, size)), *to_tensor, v2.Normalize(**_STL10_SCALE)]), size
-    size = size or 224
-    resize = [v2.Resize(size * 256 // 224), v2.CenterCrop(size)]
-    return v2.Compose([*resize, *to_tensor, v2.Normalize(**_IMAGENET_SCALE)]), size
 
 
 # ResNets
@@ -345,25 +336,21 @@ def timm_files(
     model: str | None, path: str | Path | None = None, cache: str | os.PathLike | None = None
 ) -> list[RemoteFile]:
     """Return the files that a timm model needs: ``config.json`` of a repository, and the weights unless in `path`."""
-    kind, _, place = (model or "").partition(":")
     if not model:
         raise ValueError("model: no timm model given; for example vit_small_patch16_224.dino")
-    if place and kind not in ("hf-hub", "hf_hub", "local-dir"):
-        raise ValueError(f"model={model!r}: expected the name of a timm model, hf-hub:user/name or local-dir:folder")
+    kind, _, place = model.partition(":")
     if place:
         wanted = [("config.json",), *([] if path else [HUB_WEIGHTS])]
         return [] if kind == "local-dir" else [_hub_file(place, names, cache) for names in wanted]
     if path:
         return []
-    if "." not in model:
-        tags = ", ".join(timm.list_pretrained(f"{model}.*")) or "none"
-        raise ValueError(
-            f"model={model!r} is an architecture without weights: give path=<file of weights>, "
-            f"or the full name of weights in timm's hub ({tags})"
-        )
     config: Any = timm.get_pretrained_cfg(model) if model in timm.list_pretrained() else None
     if config is None or config.custom_load or not (config.hf_hub_id or config.url):
-        raise ValueError(f"model={model!r}: timm lists no weights that asbc reads; download them and give path=<file>")
+        names = ", ".join(timm.list_pretrained(f"{model.partition('.')[0]}.*")) or "none"
+        raise ValueError(
+            f"model={model!r} does not name weights that asbc reads: give path=<file of weights>, or the full name of "
+            f"weights in timm's hub ({names})"
+        )
     if config.hf_hub_id:
         named = config.hf_hub_filename
         return [_hub_file(config.hf_hub_id, (named,) if named else HUB_WEIGHTS, cache)]
@@ -411,7 +398,12 @@ def timm_model(
         network: Any = timm.create_model(f"local-dir:{folder}" if folder else model, pretrained=False, num_classes=0)
     except Exception as error:  # timm raises many kinds
         raise ValueError(f"timm cannot create model={model!r}: {first_line(error)}") from error
-    file = Path(path).expanduser() if path else _weights_in(folder) if folder and not files else files[-1]
+    if path:
+        file = Path(path).expanduser()
+    elif folder and not files:
+        file = next((folder / name for name in HUB_WEIGHTS if (folder / name).is_file()), folder / HUB_WEIGHTS[0])
+    else:
+        file = files[-1]
     everything = read_state(file, trust_checkpoint)
     state = select_weights(everything, prefix, file) if prefix else everything
     head = network.pretrained_cfg.get("classifier") or ()  # one name or several
@@ -422,24 +414,12 @@ def timm_model(
     if convert and not expected & set(state):  # timm can convert the names of the original authors
         with suppress(Exception):  # written for other weights: loading them reports what does not fit
             state = convert(dict(state), network)
-    foreign = prefix is None and not expected & set(state)
-    hint = f". prefix= names a network in the file. {list_prefixes(everything)}" if foreign else ""
+    hint = "" if prefix else f". prefix= names a network in the file. {list_prefixes(everything)}"
     load_strictly(network, state, f"{file} as {model}", hint)
     config = timm.data.resolve_model_data_config(network)
     transform = timm.data.create_transform(**config, is_training=False)
     origin = f"timm {model}" + (f" from {file.name}" if path else "")
     return Encoder(network.eval(), transform, tuple(config["input_size"][1:]), f"timm {model}", origin)
-
-
-def _weights_in(folder: Path) -> Path:
-    """Return the file of weights in a folder, safetensors first."""
-    for pattern in (*HUB_WEIGHTS, "*.safetensors", "*.pth", "*.bin", "*.pt"):
-        files = sorted(folder.glob(pattern))
-        if len(files) > 1:
-            raise ValueError(f"{folder}: several files of weights ({join(f.name for f in files)}); give path=<file>")
-        if files:
-            return files[0]
-    raise FileNotFoundError(f"{folder}: there is no file of weights, such as model.safetensors")
 
 
 # Files of weights
@@ -484,18 +464,16 @@ def read_weights(file: Path, trust_checkpoint: bool = False) -> Any:
             if damaged is not None:
                 raise ValueError(f"the checksum of {damaged} differs")
         return torch.load(file, map_location="cpu", weights_only=not trust_checkpoint)
-    except pickle.UnpicklingError as error:
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive makes torch raise almost anything
         called = re.search(r"GLOBAL ([\w.]+)|allowlisted.* got (.+)", str(error), re.DOTALL)
-        if called is None:
+        if called is None or not isinstance(error, pickle.UnpicklingError):
             raise ValueError(f"{file}: damaged, or not a file of weights ({first_line(error)})") from error
         raise ValueError(
             f"{file}: refused, reading it would call {shorten(called[1] or called[2])}, which plain weights never do. "
             "Nothing in it was run. If you trust its author, trust_checkpoint=true reads it."
         ) from error
-    except Exception as error:  # a damaged archive makes torch raise almost anything
-        if isinstance(error, OSError) and not isinstance(error, zipfile.BadZipFile):
-            raise
-        raise ValueError(f"{file}: damaged, or not a file of weights ({first_line(error)})") from error
 
 
 def read_state(file: Path, trust_checkpoint: bool = False) -> dict[str, Tensor]:
@@ -510,21 +488,13 @@ def read_state(file: Path, trust_checkpoint: bool = False) -> dict[str, Tensor]:
             content = content[key]
     if not isinstance(content, Mapping):
         raise ValueError(f"{file}: expected a dictionary of weights, got {type(content).__name__}")
-    found = [(str(name), value) for name, value in content.items() if isinstance(value, Tensor)]
-    if not found:
-        found = [
-            (f"{network}.{name}", value)
-            for network, inside in content.items()
-            if isinstance(inside, Mapping)
-            for name, value in inside.items()
-            if isinstance(value, Tensor)
-        ]
-    if not found:
+    networks = {f"{name}.": inside for name, inside in content.items() if isinstance(inside, Mapping)}
+    if any(isinstance(value, Tensor) for value in content.values()):
+        networks = {"": content}
+    pairs = [(f"{prefix}{name}", value) for prefix, inside in networks.items() for name, value in inside.items()]
+    state = {name: value for name, value in pairs if isinstance(value, Tensor)}
+    if not state:
         raise ValueError(f"{file}: holds no weights, but {join(map(str, content)) or 'nothing'}")
-    state = dict(found)
-    if len(state) < len(found):  # keys that are not strings, such as 1 and "1"
-        twice = next(name for name, times in Counter(name for name, _ in found).items() if times > 1)
-        raise ValueError(f"{file}: two weights are called {shorten(twice)}")
     return state
 
 
@@ -569,15 +539,11 @@ def list_prefixes(state: Mapping[str, Tensor]) -> str:
 def load_strictly(model: nn.Module, state: Mapping[str, Tensor], what: str, hint: str = "") -> None:
     """Load weights into a model, or raise a ValueError that counts and names those that do not fit."""
     expected = model.state_dict()
-    shapes = [
-        f"{name} {tuple(state[name].shape)} for {tuple(expected[name].shape)}"
-        for name in expected
-        if name in state and state[name].shape != expected[name].shape
-    ]
+    differing = [name for name in expected if name in state and state[name].shape != expected[name].shape]
     problems = {
         "missing": [name for name in expected if name not in state],
         "unexpected": [name for name in state if name not in expected],
-        "of another shape": shapes,
+        "of another shape": [f"{n} {tuple(state[n].shape)} for {tuple(expected[n].shape)}" for n in differing],
     }
     listed = [f"{len(names)} {kind}: {join(names, 5)}" for kind, names in problems.items() if names]
     if listed:
