@@ -29,25 +29,23 @@ def run(config: DictConfig) -> None:
 
 
 def list_cache() -> None:
-    """Print a table of the cached embeddings."""
+    """Print a table of the cached embeddings; `verify_cache` prints what is wrong with damaged ones."""
     keys = ("encoder", "source", "dataset", "split", "shape", "precision")
     rows: list[tuple[str, ...]] = [(*keys, "entry")]
-    damaged: list[str] = []
     for path in entry_folders():
         try:
             manifest = read_entry_manifest(path)
             manifest["shape"] = " x ".join(map(str, manifest["shape"]))
             rows.append((*(str(manifest.get(key, "")) for key in keys), path.name))
-        except (ValueError, OSError, TypeError) as error:  # noqa: PERF203
-            damaged.append(str(error))
-            rows.append(("damaged", "", "", "", "", "", path.name))
+        except (ValueError, OSError, KeyError, TypeError):  # noqa: PERF203
+            rows.append(("damaged", *[""] * 5, path.name))
     for file in sorted((cache_folder() / "published").glob("*/data/*/embeddings_*_*.npy")):
         _, encoder, split = file.stem.split("_")
         rows.append((encoder, "published", file.parent.name, split, "", "", file.name))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if len(rows) > 1 else []:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    print(*damaged, f"{len(rows) - 1} in {cache_folder()}", sep="\n")
+    print(f"{len(rows) - 1} in {cache_folder()}; asbc-embed --verify checks their contents")
 
 
 def verify_cache() -> int:

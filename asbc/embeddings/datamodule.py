@@ -6,12 +6,11 @@ import hashlib
 import logging
 import os
 import re
-import struct
 import sys
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
-from torchvision.datasets.folder import default_loader
 
 from asbc.embeddings.download import fetch_all
 from asbc.embeddings.encoders import Encoder
@@ -38,6 +36,10 @@ log = logging.getLogger(__name__)
 
 CIFAR = {"cifar10": torchvision.datasets.CIFAR10, "cifar100": torchvision.datasets.CIFAR100}
 _CIFAR_BYTES = {"cifar10": 170_498_071, "cifar100": 169_001_437}
+IRRELEVANT_WARNINGS = (
+    "Total length of `DataLoader` across ranks is zero|does not have many workers|treespec, LeafSpec|sync_dist=True|"
+    "weight_norm.*deprecated|your dataloader is not resumable"
+)
 _LIBRARIES = ("torch", "torchvision", "lightning", "timm", "numpy")
 
 
@@ -49,6 +51,7 @@ class Batch(NamedTuple):
     labels: Tensor  # (b,) int64, or (0,) if the data set has none
 
 
+@dataclass(eq=False, repr=False)
 class EmbeddingDataModule(lightning.LightningDataModule):
     """Images of one data set: all of them for `Trainer.predict`, or split for training, validation and testing.
 
@@ -100,68 +103,61 @@ class EmbeddingDataModule(lightning.LightningDataModule):
     (torch.Size([6, 3, 8, 8]), torch.Size([6]))
     """
 
-    def __init__(
-        self,
-        dataset: str | Dataset = "cifar100",
-        split: str = "test",
-        root: str | os.PathLike | None = None,
-        transform: Callable[[Any], Tensor] | None = None,
-        image_size: tuple[int, int] | None = None,
-        batch_size: int = 256,
-        num_workers: int = 0,
-        download: bool = True,
-        cache: str | os.PathLike | None = None,
-        *,
-        train_transform: Callable[[Any], Tensor] | None = None,
-        test_dataset: Dataset | None = None,
-        val_fraction: float = 0.1,
-        seed: int = 0,
-    ) -> None:
+    dataset: Any = "cifar100"  # the images of `split` once `setup` has opened them
+    split: str = "test"
+    root: str | os.PathLike | None = None
+    transform: Callable[[Any], Tensor] | None = None
+    image_size: tuple[int, int] | None = None
+    batch_size: int = 256
+    num_workers: int = 0
+    download: bool = True
+    cache: str | os.PathLike | None = None
+    _: KW_ONLY
+    train_transform: Callable[[Any], Tensor] | None = None
+    test_dataset: Dataset | None = None
+    val_fraction: float = 0.1
+    seed: int = 0
+    rows = None  # those that predict_dataloader returns; None for all
+
+    def __post_init__(self) -> None:
         super().__init__()
-        if isinstance(dataset, str) and dataset not in (*CIFAR, "imagefolder"):
-            raise ValueError(
-                f"dataset={dataset!r}: expected cifar10, cifar100, imagefolder or a Dataset by its _target_"
-            )
-        if dataset == "imagefolder" and not root:
+        self.source = self.dataset
+        if isinstance(self.source, str) and self.source not in (*CIFAR, "imagefolder"):
+            raise ValueError(f"dataset={self.source!r}: expected cifar10, cifar100, imagefolder or a Dataset")
+        if self.source == "imagefolder" and not self.root:
             raise ValueError("root: no folder of images given for dataset=imagefolder")
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size}: must be at least 1")
-        if dataset in CIFAR and split not in ("train", "test"):
-            raise ValueError(f"split={split!r}: expected train or test")
-        if not 0 < val_fraction < 1:
-            raise ValueError(f"val_fraction={val_fraction}: must be between 0 and 1")
-        self.source, self.split, self.download = dataset, split, download
-        self.root = Path(root).expanduser() if root else cache_folder(cache) / "images"
-        self.transform, self.image_size, self.train_transform = transform, image_size, train_transform
-        self.batch_size, self.num_workers = batch_size, num_workers
-        self.test_dataset, self.val_fraction, self.seed = test_dataset, val_fraction, seed
-        self.dataset: Any = None  # the images of `split`
-        self.rows: NDArray | None = None  # the rows that predict_dataloader returns; None for all
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size={self.batch_size}: must be at least 1")
+        if self.source in CIFAR and self.split not in ("train", "test"):
+            raise ValueError(f"split={self.split!r}: expected train or test")
+        if not 0 < self.val_fraction < 1:
+            raise ValueError(f"val_fraction={self.val_fraction}: must be between 0 and 1")
+        self.folder = Path(self.root).expanduser() if self.root else cache_folder(self.cache) / "images"
 
     def missing_files(self) -> list[RemoteFile]:
         """Return the archive of CIFAR if its images are not in `root`."""
-        if self.dataset is not None or not isinstance(self.source, str) or self.source not in CIFAR:
+        if not isinstance(self.dataset, str) or self.dataset not in CIFAR:
             return []
         try:
             self.dataset = self._open(self.split)
             return []
         except RuntimeError:  # torchvision's error for files that are missing or damaged
-            kind = CIFAR[self.source]
-            return [RemoteFile(kind.url, self.root / kind.filename, f"md5:{kind.tgz_md5}", _CIFAR_BYTES[self.source])]
+            kind, size = CIFAR[self.source], _CIFAR_BYTES[self.source]
+            return [RemoteFile(kind.url, self.folder / kind.filename, f"md5:{kind.tgz_md5}", size)]
 
     def prepare_data(self) -> None:
         """Download and unpack CIFAR if it is missing."""
         for file in self.missing_files():
             if not file.path.exists():
                 instead = "root=<folder> names a folder that has the images, or choose other images."
-                fetch_all(str(self.source), [file], instead, self.download)
+                fetch_all(self.source, [file], instead, self.download)
             file.verify()
-            with cache_errors(self.root), folder_lock(self.root, f".{self.source}.lock", timeout=-1):
-                CIFAR[str(self.source)](self.root, self.split == "train", download=True)  # unpacks it
+            with cache_errors(self.folder), folder_lock(self.folder, f".{self.source}.lock", timeout=-1):
+                CIFAR[self.source](self.folder, self.split == "train", download=True)  # unpacks it
 
     def setup(self, stage: str | None = None) -> None:
         """Open the images of `split`."""
-        if self.dataset is None:
+        if isinstance(self.dataset, str):
             self.dataset = self._open(self.split)
         if len(self.dataset) == 0:
             raise ValueError("dataset: it has no images")
@@ -170,8 +166,8 @@ class EmbeddingDataModule(lightning.LightningDataModule):
         if not isinstance(self.source, str):
             return self.source
         if self.source in CIFAR:
-            return CIFAR[self.source](self.root, train=split == "train")
-        folder = self.root / split if (self.root / split).is_dir() else self.root
+            return CIFAR[self.source](self.folder, train=split == "train")
+        folder = self.folder / split if (self.folder / split).is_dir() else self.folder
         if not folder.is_dir():
             raise FileNotFoundError(f"root: no folder {folder}")
         return torchvision.datasets.ImageFolder(folder)
@@ -201,7 +197,7 @@ class EmbeddingDataModule(lightning.LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         """Return (images, labels) batches of the test images."""
         images = self._open("test") if isinstance(self.source, str) else self.test_dataset
-        if images is None or (self.source == "imagefolder" and not (self.root / "test").is_dir()):
+        if images is None or (self.source == "imagefolder" and not (self.folder / "test").is_dir()):
             raise ValueError("no test images: give test_dataset, or a folder `test` next to `train` in root")
         return self._loader(images, self.transform)
 
@@ -219,12 +215,9 @@ class EmbeddingDataModule(lightning.LightningDataModule):
     def content_hash(self) -> str:
         """Return a hash of the data set's attribute ``fingerprint`` if it has one, else of its contents."""
         data, digest = self.dataset, hashlib.sha256()
-        changed = any(getattr(data, name, None) is not None for name in ("transform", "target_transform"))
         if getattr(data, "fingerprint", None) is not None:
             digest.update(str(data.fingerprint).encode())
-        elif type(data) in CIFAR.values() and not changed:
-            digest.update(fingerprint(data.data, np.asarray(data.targets)).encode())
-        elif type(data) is torchvision.datasets.ImageFolder and data.loader is default_loader and not changed:
+        elif self.source == "imagefolder":
             for file, label in data.samples:  # by size and time: reading every image would take as long as embedding
                 stat, name = os.stat(file), os.path.relpath(file, data.root)
                 digest.update(f"{name} {label} {stat.st_size} {stat.st_mtime_ns};".encode())
@@ -338,10 +331,8 @@ class PreparedImages(Dataset):
             image = self.transform(image)
         expected = (3, *(self.image_size or image.shape[-2:]))
         if not image.is_floating_point() or tuple(image.shape) != expected:
-            raise ValueError(
-                f"image {row} of the data set: expected a float tensor of shape {expected}, "
-                f"got {image.dtype} {tuple(image.shape)}"
-            )
+            found = f"{image.dtype} {tuple(image.shape)}"
+            raise ValueError(f"image {row} of the data set: expected a float tensor of shape {expected}, got {found}")
         if label is None and self.labeled:
             raise ValueError(f"image {row} of the data set has no label, which training needs")
         return image, None if label is None else int(label)
@@ -369,7 +360,7 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
         item = dataset[row]
         image, label = (item[0], item[1] if len(item) > 1 else None) if isinstance(item, tuple | list) else (item, None)
         return (image.convert("RGB") if isinstance(image, Image.Image) else image), label
-    except (OSError, SyntaxError, ValueError, zlib.error, struct.error, Image.DecompressionBombError) as error:
+    except Exception as error:  # a damaged image makes Pillow raise almost anything
         samples = getattr(dataset, "samples", None)
         file = f" ({samples[row][0]})" if isinstance(samples, list) and row < len(samples) else ""
         raise ValueError(f"image {row} of the data set{file} cannot be read: {error}") from error
@@ -378,6 +369,21 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
 # The encoder over the images
 
 
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Suppress Lightning's device list and tips, and warnings of libraries that do not apply."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", f".*({IRRELEVANT_WARNINGS})")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@quiet_lightning()
 def embed(
     encoder: Encoder,
     images: EmbeddingDataModule,
@@ -393,34 +399,25 @@ def embed(
     images.prepare_data()
     images.setup()
     inputs = {
-        "weights": encoder.weights_hash(),
+        "weights_sha256": encoder.weights_hash(),
         "architecture": encoder.architecture,
         "model": _text(encoder.model),
-        "transform": _text(encoder.transform),
-        "images": images.content_hash(),
-        "prepared": images.prepared_hash(),
+        "normalisation": _text(encoder.transform),
+        "images_sha256": images.content_hash(),
+        "prepared_sha256": images.prepared_hash(),
         "precision": str(options["precision"]),
     }
     entry = Entry(Entry.key(inputs), cache)
     if entry.finished:
         return entry.folder
-    manifest = {
-        **names,
-        "architecture": encoder.architecture,
-        "origin": encoder.origin,
-        "weights_sha256": inputs["weights"],
-        "images_sha256": inputs["images"],
-        "normalisation": inputs["transform"],
-        "precision": inputs["precision"],
-        "versions": {"asbc": __version__, **{name: version(name) for name in _LIBRARIES}},
-    }
-    fixed = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
-    fixed["use_distributed_sampler"] = False
-    with ExitStack() as lock, quiet_lightning():
+    versions = {"asbc": __version__, **{name: version(name) for name in _LIBRARIES}}
+    manifest = {**names, **inputs, "origin": encoder.origin, "versions": versions}
+    off = ("logger", "enable_checkpointing", "enable_model_summary", "use_distributed_sampler")
+    options = {"enable_progress_bar": sys.stderr.isatty(), **options, **dict.fromkeys(off, False)}
+    with ExitStack() as lock:
         module = Embedder(encoder.model, entry, manifest, lock)
         try:
-            runner = lightning.Trainer(**{"enable_progress_bar": sys.stderr.isatty(), **options, **fixed})
-            runner.predict(module, datamodule=images, return_predictions=False)
+            lightning.Trainer(**options).predict(module, datamodule=images, return_predictions=False)
         except ValueError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -469,9 +466,7 @@ class Embedder(lightning.LightningModule):
         except (RuntimeError, AssertionError, AttributeError) as error:
             raise ValueError(f"the model refuses images of shape {tuple(shape)}: {error}") from error
         if features.ndim != 2 or len(features) != n:
-            raise ValueError(
-                f"the model must return features of shape ({n}, d) for {n} images, got {tuple(features.shape)}"
-            )
+            raise ValueError(f"the model must return features of shape ({n}, d), got {tuple(features.shape)}")
         bad = np.flatnonzero(~features.isfinite().all(dim=1).cpu().numpy())
         if bad.size:
             raise ValueError(
@@ -486,17 +481,3 @@ class Embedder(lightning.LightningModule):
         if self.trainer.is_global_zero and not self.done:
             self.entry.publish(self.n, self.manifest)
         self.trainer.strategy.barrier("entry published")
-
-
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Suppress Lightning's device list and tips, and a warning that does not apply."""
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Total length of `DataLoader` across ranks is zero")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -13,12 +13,10 @@ import math
 import os
 import pickle
 import re
-import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +47,8 @@ RESNETS: dict[str, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
 }
 STANDARD_WIDTH = 64  # channels of the first layer in all published ResNets
 _VIT_WIDTH = {"vit_tiny": 192, "vit_small": 384, "vit_base": 768}
-_BACKBONES = (*RESNETS, *_VIT_WIDTH)
+# Of solo-learn's and our args.json. Weights show the sizes; the other options do not matter for embedding.
+_BACKBONE_OPTIONS = {"cifar", "width", "img_size", "patch_size", "zero_init_residual", "drop_rate", "drop_path_rate"}
 _CLASSIFIERS = ("fc.", "head.")
 # Every ResNet or ViT has one of these weights; what precedes it is the prefix of an encoder.
 _ENCODER_PREFIX = re.compile(r"(|.*\.)(layer1\.0\.conv1|patch_embed\.proj)\.weight")
@@ -142,43 +141,40 @@ def read_checkpoint(
     everything = read_state(file, trust_checkpoint)
     state = select_weights(everything, prefix, file)
     state = {key: value for key, value in state.items() if not key.startswith(_CLASSIFIERS)}
-    args = _read_args(args_file, padding) if args_file else _infer_args(state, everything, file, padding)
-    where, name = args_file or file, args.backbone
-    if name not in _BACKBONES:
-        raise ValueError(f"{where}: backbone {name!r} is not supported, only {', '.join(_BACKBONES)}")
+    args = _read_args(args_file) if args_file else _Args()
+    networks = {key.split(".")[0] for key in everything}
+    is_vit = {"cls_token", "pos_embed", "patch_embed.proj.weight"} <= state.keys()
+    if not is_vit and "conv1.weight" not in state:
+        raise ValueError(
+            f"{file}: neither a ResNet nor a ViT (first weights: {join(list(state)[:3])}); "
+            f"supported are {', '.join((*RESNETS, *_VIT_WIDTH))}. {list_prefixes(everything)}"
+        )
     try:
-        with torch.device("meta"):  # allocates nothing, whatever sizes args.json asks for
-            model = resnet(name, args.padding, **args.kwargs) if name in RESNETS else _vit(args, state)
-    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise ValueError(f"{where}: {name} does not take the arguments {args.kwargs} ({error})") from error
-    load_strictly(model, state, f"{file} as {name}" + (f" (from {args_file.name})" if args_file else ""))
-    if isinstance(model, VisionTransformer):
-        size, architecture = model.patch_embed.img_size[0], f"{name}, {model.blocks[0].attn.num_heads} heads"
-    else:
-        width = args.kwargs.get("width", STANDARD_WIDTH)
-        size = 32 if args.dataset in CIFAR_NAMES else 224
-        architecture = f"{name}, {'ImageNet' if args.padding is None else 'CIFAR'} stem"
-        architecture += f", width {width}" if width != STANDARD_WIDTH else ""
-        architecture += ", padding 1" if args.padding == 1 else ""
+        with torch.device("meta"):  # allocates nothing, whatever sizes the file declares
+            name, details, size, model = (_vit if is_vit else _resnet)(state, networks, args, padding)
+    except (ValueError, TypeError, RuntimeError, AssertionError, IndexError, ZeroDivisionError) as error:
+        raise ValueError(f"{file}: {first_line(error)}") from error
+    if args.backbone not in (None, name):
+        raise ValueError(f"{args_file}: the backbone is {args.backbone}, but the weights in {file.name} are a {name}")
+    load_strictly(model, state, f"{file} as {name}")
     if args.view:
         size, transform = args.view[0], plain_view(*args.view)
-    elif args.dataset in CIFAR_NAMES:
+    elif args.dataset in CIFAR_NAMES or (args_file is None and size == 32):
         transform = plain_view(None, *CIFAR_SCALE)
     else:
         transform = plain_view(size, *_IMAGENET_SCALE, resize=size * 256 // 224)
     origin = f"checkpoint {file.name}" + (f", prefix {prefix}" if prefix else "")
-    return Encoder(model.eval(), transform, (size, size), architecture, origin)
+    return Encoder(model.eval(), transform, (size, size), f"{name}, {details}", origin)
 
 
 @dataclass(frozen=True)
 class _Args:
-    """What ``args.json``, or else the weights, say about an encoder."""
+    """What ``args.json`` says about an encoder."""
 
-    backbone: str
-    dataset: str  # that it was trained on, which determines the transform
-    padding: int | None  # of the CIFAR stem of a ResNet; None for the ImageNet stem
-    kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the backbone
+    backbone: str | None = None
+    dataset: str | None = None  # that it was trained on
     method: str | None = None
+    padding: int | None = None  # of the CIFAR stem of a ResNet
     view: tuple[int, Any, Any] | None = None  # image size, mean and std, which asbc-pretrain adds
 
 
@@ -204,8 +200,8 @@ def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
     return path, args if args.exists() else None
 
 
-def _read_args(path: Path, padding: int | None) -> _Args:
-    """Read an ``args.json`` of ``asbc-pretrain`` or of any version of solo-learn; `padding` replaces that of a stem."""
+def _read_args(path: Path) -> _Args:
+    """Read an ``args.json`` of ``asbc-pretrain`` or of any version of solo-learn."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_ARGS_BYTES + 1)
@@ -223,6 +219,8 @@ def _read_args(path: Path, padding: int | None) -> _Args:
         dataset = args["data"]["dataset"] if "data" in args else args["dataset"]
         if not isinstance(name, str) or not isinstance(dataset, str):
             raise TypeError("backbone and dataset must be strings")
+        if unknown := kwargs.keys() - _BACKBONE_OPTIONS:
+            raise ValueError(f"{name} with {', '.join(sorted(unknown))} is not supported")
         own, view = args.get("asbc"), None
         stem = 2 if dataset in CIFAR_NAMES else None  # solo-learn pads by 2
         if own is not None:
@@ -234,68 +232,59 @@ def _read_args(path: Path, padding: int | None) -> _Args:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {shorten(first_line(error))}"
         raise ValueError(f"{path}: damaged, or not an args.json of solo-learn ({reason})") from error
-    kwargs.pop("cifar", None)  # follows from the data set
-    return _Args(name, dataset, None if stem is None else padding or stem, kwargs, args.get("method"), view)
+    return _Args(name, dataset, args.get("method"), stem, view)
 
 
-def _infer_args(
-    state: Mapping[str, Tensor], everything: Mapping[str, Tensor], file: Path, padding: int | None
-) -> _Args:
-    """Infer the architecture from the shapes of weights and the names of the checkpoint's other networks."""
-    networks = {key.split(".")[0] for key in everything}
-    if "cls_token" in state and "pos_embed" in state:
-        width = state["cls_token"].shape[-1]
-        name = next((name for name, known in _VIT_WIDTH.items() if known == width), f"ViT of width {width}")
-        # Weights do not show the number of heads. MAE has a decoder; MoCo v3 has the same networks as BYOL.
-        if {"predictor", "momentum_projector"} <= networks and name != "vit_base":
-            raise ValueError(
-                f"{file}: the weights do not show the number of heads of the ViT (12 for MoCo v3, fewer for BYOL), "
-                "which changes the features; put args.json next to the file"
-            )
-        dataset = "cifar100" if _vit_image_size(state) == 32 else "imagenet100"
-        return _Args(name, dataset, None, method="mae" if "decoder" in networks else None)
-    if "conv1.weight" in state:
-        bottleneck = "layer1.0.conv3.weight" in state
-        blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
-        known = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
-        # For unknown numbers of blocks, loading the weights reports what is missing or left over.
-        name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
-        width, *_, kernel = state["conv1.weight"].shape
-        kwargs = {} if width == STANDARD_WIDTH else {"width": width}
-        if kernel != 3:
-            return _Args(name, "imagenet100", None, kwargs)
-        if not (padding or "classifier" in networks):  # every method of solo-learn has a classifier
-            raise ValueError(
-                f"{file}: the weights do not show the padding of the first convolution (3 x 3), which changes the "
-                "features; give padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
-            )
-        return _Args(name, "cifar100", padding or 2, kwargs)
-    raise ValueError(
-        f"{file}: neither a ResNet nor a ViT (first weights: {join(list(state)[:3])}); "
-        f"supported are {', '.join(_BACKBONES)}. {list_prefixes(everything)}"
-    )
+def _vit(
+    state: Mapping[str, Tensor], networks: set[str], args: _Args, padding: int | None
+) -> tuple[str, str, int, nn.Module]:
+    """Return name, details, image size and network of a ViT with these weights."""
+    width, patch = state["cls_token"].shape[-1], state["patch_embed.proj.weight"].shape[-1]
+    name = next((name for name, known in _VIT_WIDTH.items() if known == width), None)
+    if name is None:
+        raise ValueError(f"a ViT of width {width} is not supported, only {', '.join(_VIT_WIDTH)}")
+    # Weights do not show the number of heads: in solo-learn 12 for MoCo v3 and MAE, whatever the width. MAE has a
+    # decoder; MoCo v3 has the same networks as BYOL.
+    if args.backbone is None and {"predictor", "momentum_projector"} <= networks and name != "vit_base":
+        raise ValueError(
+            "the weights do not show the number of heads of the ViT (12 for MoCo v3, fewer for BYOL), which changes "
+            "the features; put args.json next to the file"
+        )
+    many = args.method in ("mocov3", "mae") or (args.backbone is None and "decoder" in networks)
+    heads = 12 if many else width // 64
+    size = math.isqrt(state["pos_embed"].shape[1] - 1) * patch  # one position is the class token's
+    sizes = {"img_size": size, "patch_size": patch, "embed_dim": width, "num_heads": heads}
+    return name, f"{heads} heads", size, VisionTransformer(**sizes, depth=12, num_classes=0)
 
 
-def _vit(args: _Args, state: Mapping[str, Tensor]) -> nn.Module:
-    sizes: dict[str, Any] = {}
-    if "patch_embed.proj.weight" in state and "pos_embed" in state:
-        sizes = {"patch_size": state["patch_embed.proj.weight"].shape[-1], "img_size": _vit_image_size(state)}
-    width = _VIT_WIDTH[args.backbone]
-    # solo-learn gives ViTs of any width 12 heads for these two methods; weights do not show it.
-    heads = 12 if args.method in ("mocov3", "mae") else width // 64
-    fixed: dict[str, Any] = {"embed_dim": width, "depth": 12, "num_classes": 0, "num_heads": heads}
-    return VisionTransformer(**{**sizes, **args.kwargs}, **fixed)
-
-
-def _vit_image_size(state: Mapping[str, Tensor]) -> int:
-    patches = state["pos_embed"].shape[1] - 1  # without the class token
-    return math.isqrt(patches) * state["patch_embed.proj.weight"].shape[-1]
+def _resnet(
+    state: Mapping[str, Tensor], networks: set[str], args: _Args, padding: int | None
+) -> tuple[str, str, int, nn.Module]:
+    """Return name, details, image size and network of a ResNet with these weights."""
+    bottleneck = "layer1.0.conv3.weight" in state
+    blocks = tuple(len({key.split(".")[1] for key in state if key.startswith(f"layer{i}.")}) for i in range(1, 5))
+    known = {(block is Bottleneck, layers): name for name, (block, layers) in RESNETS.items()}
+    # For unknown numbers of blocks, loading the weights reports what is missing or left over.
+    name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
+    width, *_, kernel = state["conv1.weight"].shape
+    solo_learn = args.backbone is None and "classifier" in networks  # which all of its methods have
+    padding = padding or args.padding or (2 if solo_learn else None)
+    if kernel == 3 and padding is None:
+        raise ValueError(
+            "the weights do not show the padding of the first convolution (3 x 3), which changes the features; give "
+            "padding=2 (solo-learn) or padding=1 (stable-pretraining and most others)"
+        )
+    details = "CIFAR stem" if kernel == 3 else "ImageNet stem"
+    details += f", width {width}" if width != STANDARD_WIDTH else ""
+    details += ", padding 1" if kernel == 3 and padding == 1 else ""
+    model = resnet(name, padding if kernel == 3 else None, width)
+    return name, details, 32 if kernel == 3 else 224, model
 
 
 # ResNets
 
 
-def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kwargs: Any) -> nn.Module:
+def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH) -> nn.Module:
     """Return a ResNet without classifier, with random weights.
 
     `padding` is that of the CIFAR stem, a 3 x 3 first convolution without pooling. solo-learn's is 2, so that a 32 x 32
@@ -305,7 +294,7 @@ def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kw
     if type(width) is not int or not 1 <= width <= 4096:
         raise ValueError(f"width must be an integer between 1 and 4096, got {width!r}")
     block, layers = RESNETS[name]
-    model = _ResNet(block, layers, width, **kwargs)
+    model = _ResNet(block, layers, width)
     if padding is not None:
         model.conv1 = nn.Conv2d(3, width, kernel_size=3, stride=1, padding=padding, bias=False)
         model.maxpool = nn.Identity()
@@ -317,9 +306,9 @@ def resnet(name: str, padding: int | None = 2, width: int = STANDARD_WIDTH, **kw
 class _ResNet(ResNet):
     """torchvision's ResNet with another number of channels in the first layer."""
 
-    def __init__(self, block: Any, layers: Any, width: int, **kwargs: Any) -> None:
+    def __init__(self, block: Any, layers: Any, width: int) -> None:
         self.__dict__["width"] = width  # before nn.Module is initialised, which builds the layers
-        super().__init__(block, list(layers), **kwargs)
+        super().__init__(block, list(layers))
 
     def _make_layer(self, block: Any, planes: int, *args: Any, **kwargs: Any) -> nn.Sequential:
         if planes == STANDARD_WIDTH and self.width != STANDARD_WIDTH:  # the first layer
@@ -345,16 +334,14 @@ def timm_files(
     if path:
         return []
     config: Any = timm.get_pretrained_cfg(model) if model in timm.list_pretrained() else None
-    if config is None or config.custom_load or not (config.hf_hub_id or config.url):
+    if config is None or config.custom_load or not config.hf_hub_id:
         names = ", ".join(timm.list_pretrained(f"{model.partition('.')[0]}.*")) or "none"
         raise ValueError(
             f"model={model!r} does not name weights that asbc reads: give path=<file of weights>, or the full name of "
             f"weights in timm's hub ({names})"
         )
-    if config.hf_hub_id:
-        named = config.hf_hub_filename
-        return [_hub_file(config.hf_hub_id, (named,) if named else HUB_WEIGHTS, cache)]
-    return [RemoteFile(config.url, cache_folder(cache) / "timm" / model / config.url.rsplit("/", 1)[1])]
+    named = config.hf_hub_filename
+    return [_hub_file(config.hf_hub_id, (named,) if named else HUB_WEIGHTS, cache)]
 
 
 def _hub_file(repository: str, names: tuple[str, ...], cache: str | os.PathLike | None) -> RemoteFile:
@@ -409,11 +396,6 @@ def timm_model(
     head = network.pretrained_cfg.get("classifier") or ()  # one name or several
     heads = tuple(f"{name}." for name in ([head] if isinstance(head, str) else head))
     state = {key: value for key, value in state.items() if not key.startswith(heads)}
-    expected = set(network.state_dict())
-    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
-    if convert and not expected & set(state):  # timm can convert the names of the original authors
-        with suppress(Exception):  # written for other weights: loading them reports what does not fit
-            state = convert(dict(state), network)
     hint = "" if prefix else f". prefix= names a network in the file. {list_prefixes(everything)}"
     load_strictly(network, state, f"{file} as {model}", hint)
     config = timm.data.resolve_model_data_config(network)
@@ -505,20 +487,17 @@ def select_weights(state: Mapping[str, Tensor], prefix: str | None, file: Path) 
     """
     networks = encoder_prefixes(state)
     if prefix is None:
-        usual = next((p for p in ("backbone.", "encoder.") if any(key.startswith(p) for key in state)), None)
-        if usual is None and "" not in networks and len(networks) != 1:
-            raise ValueError(f"{file}: several networks, name the encoder with prefix=. {list_prefixes(state)}")
-        prefix = usual if usual is not None else "" if "" in networks else networks[0]
-    elif prefix and not prefix.endswith("."):
-        prefix += "."
-    if prefix not in networks:  # lightly has the ViT one level below, next to a mask token
-        inside = [name for name in networks if name.startswith(prefix)]
-        if len(inside) > 1:
-            raise ValueError(f"{file}: several encoders start with prefix={prefix!r}. {list_prefixes(state)}")
-        prefix = inside[0] if inside else prefix
-    selected = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+        start = next((usual for usual in ("backbone.", "encoder.") if any(key.startswith(usual) for key in state)), "")
+    else:
+        start = f"{prefix}." if prefix and not prefix.endswith(".") else prefix
+    # lightly has the ViT one level below the prefix, next to a mask token.
+    found = [start] if start in networks else [name for name in networks if name.startswith(start)]
+    if len(found) > 1 or not (found or start):
+        raise ValueError(f"{file}: several networks or none, name the encoder with prefix=. {list_prefixes(state)}")
+    chosen = found[0] if found else start
+    selected = {key[len(chosen) :]: value for key, value in state.items() if key.startswith(chosen)}
     if not selected:
-        raise ValueError(f"{file}: no weights start with prefix={prefix!r}. {list_prefixes(state)}")
+        raise ValueError(f"{file}: no weights start with prefix={chosen!r}. {list_prefixes(state)}")
     return selected
 
 

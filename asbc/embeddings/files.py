@@ -191,9 +191,7 @@ def read_labels(path: str | PathLike, n: int, *, label: str | None = None) -> ND
     """Return the labels of a file, for n vectors that come from elsewhere, as `read_vectors` returns them."""
     path = Path(path).expanduser()
     if not path.exists():
-        raise FileNotFoundError(
-            f"labels={path}: no such file; label={path} names an array or column of the file of vectors"
-        )
+        raise FileNotFoundError(f"labels={path}: no such file; label={path} names an array or column")
     contents = open_contents(path, "labels", label)
     only = next(iter(contents.names)) if len(contents.names) == 1 else None
     _, found = contents.labels(label or only, n)
@@ -353,11 +351,7 @@ def table_contents(path: Path, label: str | None) -> Contents:
     if not frame.columns.is_unique:
         raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
     names = frame.columns.tolist()
-    lists = [
-        name
-        for name in names
-        if frame[name].dtype == object and any(isinstance(item, list | np.ndarray) for item in frame[name].head())
-    ]
+    lists = [name for name in names if len(frame) and isinstance(frame[name].iloc[0], list | np.ndarray)]
     not_vectors = (*ROW_NAMES, (label or _usual_name(names, LABEL_NAMES) or "").casefold())
     numbers = [str(name) for name in frame.select_dtypes("number") if str(name).casefold() not in not_vectors]
 
@@ -418,10 +412,8 @@ def check_memory(size: int, path: Path) -> None:
     """Raise a ValueError if `size` bytes do not fit into free memory, where the system reports it."""
     free = _free_memory()
     if free is not None and size > free:
-        raise ValueError(
-            f"{path}: needs {size / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free; "
-            "save the vectors as .npy, which is memory-mapped"
-        )
+        needs, has = f"{size / 1e9:.1f} GB", f"{free / 1e9:.1f} GB"
+        raise ValueError(f"{path}: needs {needs} of memory, {has} are free; save the vectors as .npy, which is mapped")
 
 
 def _free_memory() -> int | None:

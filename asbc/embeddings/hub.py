@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,19 +71,17 @@ class HuggingFace(EncoderSource):
         if not isinstance(self.dataset, str) or not self.dataset:
             raise ValueError("dataset: no data set of the hub or folder given")
         rows = self._open(self.dataset)
-        column, kind = self._choose_column(rows)
-        label = self._choose_label(rows, column)
+        column, label, is_image = self._choose_columns(rows.features)
         name = self.name or Path(self.dataset).name
-        if kind == "vectors":
+        if not is_image:
             vectors = _read_column(rows, column)
             labels = None if label is None else plain_labels(_read_column(rows, label), self.dataset)
-            if vectors.ndim != 2:
-                lengths = sorted({np.size(vector) for vector in vectors})[:5]
-                raise ValueError(f"{self.dataset}, column {column}: vectors must have one length, got {lengths}")
             check_arrays(vectors, labels, f"{self.dataset}, column {column}")
             return Embeddings(vectors, labels, name, self.encoder)
         if self.source in ("published", "sample"):
             raise ValueError(f"source={self.source!r} has no encoder for images; choose lightly, checkpoint or timm")
+        if label and rows.features[label].dtype == "string":
+            rows = rows.class_encode_column(label)
         return EncoderSource.load(replace(self, dataset=HubImages(rows, column, label), name=name))
 
     def _open(self, name: str) -> Any:
@@ -99,66 +97,43 @@ class HuggingFace(EncoderSource):
             if self.split not in found:
                 raise ValueError(f"split={self.split!r}: {name} has {', '.join(found)}")
             return found[self.split]
-        source, reason = (str(folder) if folder.is_dir() else name), None
-        if not folder.is_dir():
+        local, reason = folder.is_dir(), None
+        if not local:
             reason = unreachable(constants.ENDPOINT) if self.download else "download=false"
         options = {"split": self.split, "revision": self.revision, "cache_dir": str(cache_folder(self.cache) / "hf")}
         try:
-            with _offline(reason is not None or folder.is_dir()):
-                return datasets.load_dataset(source, self.config, **options)
+            with _offline(local or reason is not None):
+                return datasets.load_dataset(str(folder) if local else name, self.config, **options)
         except Exception as error:  # datasets raises many kinds
-            first = first_line(error)
+            problem = f"dataset={name!r}, split={self.split!r}: {first_line(error)}"
             if not reason:
-                raise ValueError(f"dataset={name!r}, split={self.split!r}: {first}") from error
-            detail = "" if "OfflineMode" in first else f": {first}"
+                raise ValueError(problem) from error
             raise DownloadError(
-                f"dataset={name!r} is not a folder, not in the cache, and the hub is unreachable ({reason}){detail}\n"
+                f"{problem}. It is neither a folder nor in the cache, and the hub is unreachable ({reason})\n"
                 "Without a download: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs "
                 "no file.\n"
                 f"Or download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "
                 f"{name} --local-dir folder) and give embedding.dataset=folder."
             ) from error
 
-    def _choose_column(self, rows: Any) -> tuple[str, str]:
-        """Return the column to embed, and whether it holds images or vectors."""
-        from datasets import Image
+    def _choose_columns(self, features: Mapping[str, Any]) -> tuple[str, str | None, bool]:
+        """Return the column to embed, the column of classes or None, and whether the first one holds images."""
+        from datasets import ClassLabel, Image
 
-        floats = {key for key, each in rows.features.items() if "float" in str(getattr(each, "feature", ""))}
-        kinds = {key: "images" for key, each in rows.features.items() if isinstance(each, Image)}
-        kinds |= dict.fromkeys(sorted(floats), "vectors")
-        if self.column is not None:
-            if self.column not in kinds:
-                has = ", ".join(f"{key} ({kind})" for key, kind in kinds.items()) or "none"
-                raise ValueError(
-                    f"column={self.column!r} holds neither images nor vectors; {self.dataset} has {has} among "
-                    f"{list(rows.features)}"
-                )
-            return self.column, kinds[self.column]
-        for kind in ("images", "vectors"):
-            found = [key for key, each in kinds.items() if each == kind]
-            if len(found) == 1:
-                return found[0], kind
-            if found:
-                raise ValueError(
-                    f"column: {self.dataset} has several columns of {kind}, name one of {', '.join(found)}"
-                )
-        raise ValueError(f"column: {self.dataset} has neither images nor vectors of floats, but {rows.features}")
-
-    def _choose_label(self, rows: Any, column: str) -> str | None:
-        """Return the column of classes, or None."""
-        from datasets import ClassLabel
-
-        others = [key for key in rows.features if key != column]
-        if self.label is not None:
-            if self.label not in others:
-                raise ValueError(
-                    f"label={self.label!r}: {self.dataset} has no such column; there are {', '.join(others) or 'none'}"
-                )
-            return self.label
-        classes = [key for key in others if isinstance(rows.features[key], ClassLabel)]
-        if len(classes) > 1:
-            raise ValueError(f"label: {self.dataset} has several columns of classes, name one of {', '.join(classes)}")
-        return classes[0] if classes else "label" if "label" in others else None
+        images = [key for key, each in features.items() if isinstance(each, Image)]
+        vectors = [key for key, each in features.items() if "float" in str(getattr(each, "feature", ""))]
+        found = [key for key in (*images, *vectors) if key == self.column] if self.column else images or vectors
+        if len(found) != 1:
+            raise ValueError(
+                f"column={self.column}: name one column of {self.dataset} with images ({', '.join(images) or 'none'}) "
+                f"or with vectors of floats ({', '.join(vectors) or 'none'})"
+            )
+        others = {key: each for key, each in features.items() if key != found[0]}
+        classes = [key for key, each in others.items() if isinstance(each, ClassLabel)]
+        labels = [self.label] if self.label else classes or [key for key in others if key == "label"]
+        if len(labels) > 1 or not others.keys() >= set(labels):
+            raise ValueError(f"label={self.label}: name one column of classes of {self.dataset}: {', '.join(others)}")
+        return found[0], labels[0] if labels else None, found[0] in images
 
 
 class HubImages:
@@ -166,19 +141,13 @@ class HubImages:
 
     def __init__(self, rows: Any, column: str, label: str | None) -> None:
         self.rows, self.column, self.label = rows, column, label
-        self.classes: NDArray | None = None
-        if label is not None and rows.features[label].dtype == "string":
-            self.classes = np.unique(_read_column(rows, label))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Any:
         item = self.rows[int(row)]
-        if self.label is None:
-            return item[self.column]
-        label = item[self.label]
-        return item[self.column], int(label if self.classes is None else np.searchsorted(self.classes, label))
+        return item[self.column] if self.label is None else (item[self.column], int(item[self.label]))
 
     @property
     def fingerprint(self) -> str:

@@ -187,38 +187,22 @@ class EncoderSource:
             return load_sample(self.encoder, str(self.dataset), self.split)
         if self.source == "published":
             return published_embeddings(self.encoder, str(self.dataset), self.split, self.cache, self.download)
-        # The store finds entries by content, so another job may have stored this one under other names.
-        return replace(read_entry(self.embed()), name=self._dataset_name(), encoder=self.encoder)
-
-    def embed(self) -> Path:
-        """Return the folder of the embeddings in the store, computed now if they are not there."""
-        if isinstance(self.source, str) and self.source not in SOURCES[2:]:
-            raise ValueError(
-                f"source={self.source!r}: expected {', '.join(SOURCES)}, or a function that returns an Encoder"
-            )
+        if isinstance(self.source, str) and self.source not in SOURCES:
+            raise ValueError(f"source={self.source!r}: expected {', '.join(SOURCES)}, or an Encoder")
         if self.source == "checkpoint" and not self.path:
             raise ValueError("path: no checkpoint file or folder given for source=checkpoint")
         with needed("embedding images", "embed"):
             from asbc.embeddings.datamodule import EmbeddingDataModule, embed
 
-        images = EmbeddingDataModule(
-            self.dataset,
-            self.split,
-            self.root,
-            batch_size=self.batch_size,
-            num_workers=self.num_workers,
-            download=self.download,
-            cache=self.cache,
-        )
+        options = ("dataset", "split", "root", "batch_size", "num_workers", "download", "cache")
+        images = EmbeddingDataModule(**{name: getattr(self, name) for name in options})
         encoder = self.open_encoder(images.missing_files())
         images.transform, images.image_size = encoder.transform, encoder.image_size
-        names = {
-            "encoder": self.encoder,
-            "source": self.source if isinstance(self.source, str) else "function",
-            "dataset": self._dataset_name(),
-            "split": self.split,
-        }
-        return embed(encoder, images, self.cache, names, self.trainer)
+        names = {"encoder": self.encoder, "dataset": self._dataset_name(), "split": self.split}
+        names["source"] = self.source if isinstance(self.source, str) else "function"
+        stored = read_entry(embed(encoder, images, self.cache, names, self.trainer))
+        # The store finds entries by content, so another job may have stored this one under other names.
+        return replace(stored, name=names["dataset"], encoder=self.encoder)
 
     def open_encoder(self, others: Sequence[RemoteFile] = ()) -> Encoder:
         """Return the encoder. If files of it or `others` cannot be downloaded, one error lists all of them."""
@@ -273,8 +257,7 @@ def published_embeddings(
         encoders = sorted({Path(each).stem.split("_")[1] for each in known if "/embeddings_" in each})
         raise ValueError(
             f"no published embeddings of encoder={encoder!r}, dataset={dataset!r}, split={split!r}; there are "
-            f"{', '.join(encoders)} on cifar10 and cifar100, train and test. Other encoders: source=lightly, "
-            "source=checkpoint or source=timm."
+            f"{', '.join(encoders)} on cifar10 and cifar100, train and test"
         )
     files = [published_file(each, cache_folder(cache)) for each in (name, f"data/{dataset}/labels_{split}.npy")]
     paths = local_paths(f"{encoder} on {dataset}", files, download)

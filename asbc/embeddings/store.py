@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,9 @@ from asbc.storage import (
 )
 from asbc.validation import seed_number, whole_number
 
-log = logging.getLogger(__name__)
-
 FORMAT = 2  # version of an entry's layout
 BLOCK_BYTES = 2**24  # read at once, so that a memory map is never copied to memory as a whole
 MIN_PER_STRATUM = 10  # rows of every stratum, if it has as many and the sample is large enough
-_MANIFEST_KEYS = ("shape", "dtype", "fingerprint", "dataset", "encoder", "checksums")
 
 
 class CacheError(OSError):
@@ -122,14 +118,9 @@ def check_arrays(vectors: NDArray, labels: NDArray | None, origin: str) -> None:
         if bad.size:
             raise ValueError(f"{origin}: embeddings must be finite, row {first + bad[0]} has NaN or infinity")
         first += len(block)
-    if labels is None:
-        return
-    if labels.shape != (len(vectors),):
-        raise ValueError(
-            f"{origin}: labels must have one entry per row, got {labels.shape} for {len(vectors)} embeddings"
-        )
-    if labels.dtype.kind not in "biuUS":
-        raise ValueError(f"{origin}: labels must be integers or strings, got dtype {labels.dtype}")
+    n = len(vectors)
+    if labels is not None and labels.shape != (n,):
+        raise ValueError(f"{origin}: labels must have one entry per row, got {labels.shape} for {n} embeddings")
 
 
 def _blocks(array: NDArray) -> Iterator[NDArray]:
@@ -242,7 +233,7 @@ def cache_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        explained = None if isinstance(error, CacheError) else explain_write_error(error)
+        explained = explain_write_error(error)
         if explained is None:
             raise
         raise CacheError(
@@ -281,10 +272,8 @@ class RemoteFile:
         record, found = self.path.with_name(self.path.name + ".sha256"), file_hash(self.path)
         recorded = record.read_text().split() if record.exists() else []
         if not recorded:
-            try:
+            with suppress(OSError):  # in a shared folder that is read-only
                 write_atomic(record, f"{found}  {self.path.name}\n")
-            except OSError as error:  # a shared folder that is read-only
-                log.warning("%s: its SHA-256 %s could not be recorded (%s)", self.path, found, error.strerror)
         elif recorded[0] != found:
             raise ValueError(
                 f"{self.path}: changed or damaged since its first use (its SHA-256 was {recorded[0]}, it is {found}). "
@@ -313,14 +302,11 @@ def entry_folders(cache: str | os.PathLike | None = None) -> list[Path]:
 
 
 def read_entry_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of an entry; a DamagedFileError if it is damaged, incomplete, or of another format."""
+    """Return the manifest of an entry; a DamagedFileError if it is damaged or of another format."""
     path = folder / "manifest.json"
     manifest = read_json(path)
     if manifest.get("format") != FORMAT:
         raise DamagedFileError(f"{path}: has format {manifest.get('format')}, expected {FORMAT}.")
-    missing = [key for key in _MANIFEST_KEYS if key not in manifest]
-    if missing:
-        raise DamagedFileError(f"{path}: damaged (it lacks {missing[0]!r}).")
     return manifest
 
 
@@ -340,7 +326,8 @@ def read_entry(folder: Path) -> Embeddings:
     except (DamagedFileError, FileNotFoundError) as error:
         raise DamagedFileError(f"{error} Remove the folder and embed again.") from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedFileError(f"{folder}: damaged ({error}). Remove the folder and embed again.") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise DamagedFileError(f"{folder}: damaged ({reason}). Remove the folder and embed again.") from error
 
 
 class Entry:

@@ -16,7 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from asbc.extras import needed
 from asbc.runs.wandb import has_key
-from asbc.storage import DamagedFileError, atomic_path, read_json, write_atomic, write_json
+from asbc.storage import atomic_path, read_json, write_atomic, write_json
 
 ARGS = "args.json"
 HEADER = ["step", "metric", "value"]
@@ -58,16 +58,9 @@ def write_args(folder: Path, args: Mapping[str, Any]) -> None:
     """Write ``args.json``, or raise a ValueError if the folder holds a run with other settings."""
     path, args = folder / ARGS, json.loads(json.dumps(args))
     if path.exists():
-        try:
-            stored = read_json(path)
-        except DamagedFileError as error:
-            raise ValueError(f"{error} Remove the folder to train again.") from error
-        changed = [f"{key}={old} there, {key}={new} now" for key, new, old in _differences(args, stored, "")]
+        changed = [f"{key}={old} there, {key}={new} now" for key, new, old in _differences(args, read_json(path), "")]
         if changed:
-            raise ValueError(
-                f"{folder} holds a run with other settings ({'; '.join(changed)}): choose another folder with "
-                "out=<folder>, or remove that one"
-            )
+            raise ValueError(f"{folder} holds a run with other settings ({'; '.join(changed)}): choose another out=")
         return
     stray = latest_checkpoint(folder) if folder.is_dir() else None
     if stray is not None:

@@ -21,7 +21,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from asbc.embeddings.datamodule import read_image
 from asbc.embeddings.files import npz_contents
-from asbc.embeddings.store import fingerprint
 
 Views = Callable[[Any], Sequence[Tensor]]
 
@@ -56,16 +55,9 @@ class ImageArrays(Dataset):
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ValueError(f"{file}: images must be uint8 (n, h, w, 3), got {images.dtype} {images.shape}")
         if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):
-            raise ValueError(
-                f"{file}: labels must be {len(images)} integers, got {labels.dtype} of shape {labels.shape}"
-            )
+            raise ValueError(f"{file}: labels must be {len(images)} integers, got {labels.dtype} {labels.shape}")
         self.images: NDArray[np.uint8] = images
         self.labels: NDArray[np.int64] | None = None if labels is None else labels.astype(np.int64)
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the contents, for the store of embeddings."""
-        return fingerprint(self.images, *([] if self.labels is None else [self.labels]))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -176,10 +168,8 @@ class _AugmentedBatches(Dataset):
         arrays = [np.asarray(image) for image in images]
         sizes = {array.shape for array in arrays}
         if len(sizes) > 1:
-            raise ValueError(
-                f"together={self.data.together}: images that are augmented together must have one size, "
-                f"got {', '.join(map(str, sorted(sizes)[:3]))}; together=1 takes any"
-            )
+            found = ", ".join(map(str, sorted(sizes)[:3]))
+            raise ValueError(f"together={self.data.together}: images must have one size, got {found}; set together=1")
         return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous().split(self.data.together)
 
 

@@ -16,6 +16,8 @@ from lightly.utils.scheduler import CosineWarmupScheduler, cosine_schedule
 from timm.optim import Lars
 from torch import Tensor, nn
 
+from asbc.validation import one_of, positive_number
+
 OPTIMIZERS = ("lars", "sgd", "adamw")
 # Fewest channels for the channels-last layout: with two or four, torch 2.14 and 2.15 write out of bounds in the
 # backward pass on processors without AVX-512.
@@ -56,10 +58,8 @@ class Recipe:
     warmup_epochs: float = 10
 
     def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer={self.optimizer!r}: expected one of {', '.join(OPTIMIZERS)}")
-        if not self.lr > 0:
-            raise ValueError(f"lr={self.lr}: must be above 0")
+        one_of(self.optimizer, "optimizer", OPTIMIZERS)
+        positive_number(self.lr, "lr")
 
     def build(self, parameters: list[nn.Parameter], images: int) -> torch.optim.Optimizer:
         """Return the optimiser of `parameters` for steps of `images` images."""
@@ -129,10 +129,7 @@ class Method(lightning.LightningModule, ABC):
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         loss = self.loss([view.contiguous(memory_format=self.layout) for view in batch])
         if not torch.isfinite(loss):
-            raise ValueError(
-                f"the loss is {loss.item()} at step {self.global_step}: a lower learning rate (encoder.recipe.lr) or "
-                "a longer warm-up (encoder.recipe.warmup_epochs) may help"
-            )
+            raise ValueError(f"the loss is {loss.item()} at step {self.global_step}: try a lower encoder.recipe.lr")
         self.log("loss", loss, prog_bar=True)
         return loss
 
@@ -172,10 +169,6 @@ class MomentumMethod(Method):
 
     def __init__(self, *args: Any, momentum: float = 0.99, final_momentum: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not 0 <= momentum <= final_momentum <= 1:
-            raise ValueError(
-                f"momentum={momentum}, final_momentum={final_momentum}: expected 0 <= momentum <= final_momentum <= 1"
-            )
         self.momentum, self.final_momentum = momentum, final_momentum
         self.momentum_backbone = momentum_copy(self.backbone)
 

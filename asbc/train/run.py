@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import sys
 import time
-import warnings
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +19,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from asbc.configs import build
-from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages, read_image
+from asbc.embeddings.datamodule import EmbeddingDataModule, PreparedImages, quiet_lightning, read_image
 from asbc.embeddings.encoders import RESNETS, STANDARD_WIDTH, plain_view, read_weights, resnet
 from asbc.learn.probe import GraphProbe, backbone_features, embed_loader
-from asbc.progress import Progress
 from asbc.train.checkpoint import Checkpoints, latest_checkpoint, read_curve, write_args
 from asbc.train.data import TrainingData, drop_idle_steps
 from asbc.validation import seed_number, whole_number
@@ -41,44 +37,20 @@ SOLO_LEARN_NAMES = {  # of the methods' parameters
 }
 
 
-class TrainingProgress(Callback):
-    """Show a bar over all steps, and log a line per epoch: the loss and the images per second."""
-
-    def __init__(self, shown: bool) -> None:
-        self.shown = shown
-        self.open = ExitStack()
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        total = int(trainer.estimated_stepping_batches)
-        step = Progress(self.shown and trainer.is_global_zero).step("training", total, trainer.global_step, "steps")
-        self.advance = self.open.enter_context(step)
-        self.start, self.first = time.perf_counter(), trainer.global_step  # a run may resume in mid-epoch
+class EpochLog(Callback):
+    """Log a line per epoch: the loss and the images per second."""
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.start, self.first = time.perf_counter(), trainer.global_step
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        self.advance(1, f"epoch {trainer.current_epoch + 1}")
+    on_train_start = on_train_epoch_start  # a run may resume in mid-epoch
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        seconds = time.perf_counter() - self.start
         images = (trainer.global_step - self.first) * pl_module.images_per_step  # type: ignore[operator]
-        loss = trainer.callback_metrics.get("loss", torch.tensor(float("nan")))
+        epoch, speed = trainer.current_epoch + 1, images / max(time.perf_counter() - self.start, 1e-9)
         if trainer.is_global_zero:
-            log.info(
-                "epoch %d of %s: loss %.4f, %.0f images/s, step %d",
-                trainer.current_epoch + 1,
-                trainer.max_epochs,
-                float(loss),
-                images / max(seconds, 1e-9),
-                trainer.global_step,
-            )
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.open.close()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self.open.close()
+            values = epoch, trainer.max_epochs, float(trainer.callback_metrics["loss"]), speed, trainer.global_step
+            log.info("epoch %d of %s: loss %.4f, %.0f images/s, step %d", *values)
 
 
 class NeighborProbe(Callback):
@@ -115,77 +87,68 @@ class NeighborProbe(Callback):
         trainer.strategy.barrier("neighbour probe")
 
 
+@quiet_lightning()
 def pretrain(config: DictConfig) -> Path:
     """Train an encoder, or resume a run that was stopped; return the folder with ``args.json`` and the checkpoint."""
-    start, cpu_start = time.perf_counter(), sum(os.times()[:4])
-    for library in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning"):
-        logging.getLogger(library).setLevel(logging.WARNING)
     folder, encoder = Path(config.out).expanduser(), config.encoder
     _check(config)
     if config.threads:
         torch.set_num_threads(int(config.threads))
-    images, held_out = _open_images(config.data)
-    world = _count_devices(config.trainer)
-    images_per_step = encoder.batch_size * world
-    if len(images) < images_per_step:
-        raise ValueError(
-            f"encoder.batch_size={encoder.batch_size} on {world} device(s): a step needs {images_per_step} images, "
-            f"and there are {len(images)}; give a smaller encoder.batch_size"
-        )
-    # The backbone comes first, so that all methods start from the same random weights for one seed.
-    torch.manual_seed(config.seed)
-    backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*weight_norm.*deprecated.*")  # in lightly
-        method = build(encoder.method, "encoder.method", _partial_=True)(
-            backbone=backbone,
-            features=int(backbone.inplanes),
-            recipe=build(encoder.recipe, "encoder.recipe"),
-            images_per_step=images_per_step,
-        )
-    if encoder.batch_size < method.smallest_batch:
-        raise ValueError(
-            f"encoder.batch_size={encoder.batch_size}: the loss of {type(method).__name__} compares images of a batch "
-            f"and needs at least {method.smallest_batch} per device"
-        )
-    write_args(folder, solo_args(config))
-    checkpoint = latest_checkpoint(folder)
-    step = _finished_steps(checkpoint)
-    callbacks = [
-        *_probes(config, images, held_out),
-        TrainingProgress(bool(config.progress)),
-        Checkpoints(folder, f"{encoder.name}-{config.data.name}", config.checkpoint_steps),
-    ]
+    images, held_out = (_open_images(config.data, split) for split in ("train", "test"))
+    several = (config.trainer.devices, config.trainer.num_nodes) != (1, 1)
     trainer = lightning.Trainer(
         default_root_dir=str(folder),
         max_epochs=encoder.epochs,
-        callbacks=callbacks,
-        logger=[build(node, f"logger.{name}", folder=folder, from_step=step) for name, node in config.logger.items()],
+        callbacks=[
+            *_probes(config, images, held_out),
+            EpochLog(),
+            Checkpoints(folder, f"{encoder.name}-{config.data.name}", config.checkpoint_steps),
+        ],
+        logger=False,  # they write to the folder, so they are opened once all settings are checked
         enable_checkpointing=False,  # Checkpoints writes atomically
-        enable_progress_bar=False,
+        enable_progress_bar=bool(config.progress) and sys.stderr.isatty(),
         enable_model_summary=False,
-        log_every_n_steps=min(config.log_every_n_steps, len(images) // images_per_step),
         use_distributed_sampler=False,
-        sync_batchnorm=world > 1 and torch.cuda.is_available(),
+        sync_batchnorm=several and torch.cuda.is_available(),
         **OmegaConf.to_container(config.trainer, resolve=True),  # type: ignore[arg-type]
     )
+    devices = trainer.num_devices * trainer.num_nodes
+    images_per_step = encoder.batch_size * devices
+    if len(images) < images_per_step:
+        batch = f"encoder.batch_size={encoder.batch_size} on {devices} device(s)"
+        raise ValueError(f"{batch}: a step needs {images_per_step} images, and there are {len(images)}")
+    # The backbone comes first, so that all methods start from the same random weights for one seed.
+    torch.manual_seed(config.seed)
+    backbone = resnet(encoder.backbone.name, encoder.backbone.padding, encoder.backbone.width)
+    method = build(encoder.method, "encoder.method", _partial_=True)(
+        backbone=backbone,
+        features=int(backbone.inplanes),
+        recipe=build(encoder.recipe, "encoder.recipe"),
+        images_per_step=images_per_step,
+    )
+    if encoder.batch_size < method.smallest_batch:
+        needs = f"the loss of {type(method).__name__} needs at least {method.smallest_batch} images per device"
+        raise ValueError(f"encoder.batch_size={encoder.batch_size}: {needs}")
+    write_args(folder, solo_args(config))
+    checkpoint = latest_checkpoint(folder)
+    step = _finished_steps(checkpoint)
+    trainer.loggers = [
+        build(node, f"logger.{name}", folder=folder, from_step=step) for name, node in config.logger.items()
+    ]
+    every = min(config.log_every_n_steps, len(images) // images_per_step)
+    trainer.log_every_n_steps = every  # type: ignore[attr-defined]
     views = drop_idle_steps(build(encoder.views, "encoder.views"))
     data = TrainingData(images, views, encoder.batch_size, config.seed, encoder.together, config.data.num_workers)
     if checkpoint:
         log.info("resuming from %s, step %d", checkpoint, step)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not have many workers.*")
-            warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
-            warnings.filterwarnings("ignore", ".*sync_dist=True.*")
-            trainer.fit(method, datamodule=data, ckpt_path=checkpoint)
+        trainer.fit(method, datamodule=data, ckpt_path=checkpoint)
     finally:
         if "wandb" in config.logger:
             sys.modules["wandb"].finish()  # otherwise the next run of a sweep would write into this one
     if trainer.is_global_zero:
         steps = _finished_steps(latest_checkpoint(folder))  # a trainer that forks does no steps in this process
-        times = time.perf_counter() - start, sum(os.times()[:4]) - cpu_start
-        log.info("%s: %d steps in total; this time %.0f s, %.0f s of CPU", folder, steps, *times)
+        log.info("%s: %d steps in total", folder, steps)
         _log_result(config, folder)
     return folder
 
@@ -256,51 +219,31 @@ def solo_args(config: DictConfig) -> dict[str, Any]:
 
 def _check(config: DictConfig) -> None:
     """Refuse wrong settings before anything is read."""
-    encoder = config.encoder
     for name in config.data:
         if OmegaConf.is_missing(config.data, name):
             raise ValueError(f"data.{name}: needed for data={config.data.name}, got none")
-    if encoder.backbone.name not in RESNETS:
-        raise ValueError(f"encoder.backbone.name={encoder.backbone.name}: expected one of {', '.join(RESNETS)}")
-    for name in ("batch_size", "epochs", "together"):
-        whole_number(encoder[name], f"encoder.{name}", 1)
-    for name in ("checkpoint_steps", "log_every_n_steps"):
-        whole_number(config[name], name, 1)
-    if config.threads is not None:
-        whole_number(config.threads, "threads", 1)
+    if config.encoder.backbone.name not in RESNETS:
+        raise ValueError(f"encoder.backbone.name={config.encoder.backbone.name}: expected one of {', '.join(RESNETS)}")
+    counts = ["encoder.batch_size", "encoder.epochs", "encoder.together", "checkpoint_steps", "log_every_n_steps"]
+    for name in [*counts, *(["threads"] if config.threads is not None else [])]:
+        whole_number(OmegaConf.select(config, name), name, 1)
     seed_number(config.seed)
 
 
-def _open_images(data: DictConfig) -> tuple[Any, Any]:
-    """Return the training images, and the held-out ones or None."""
-    found: list[Any] = []
-    for split in ("train", "test"):
-        source = data[split] if data[split] is not None else data.dataset
-        source = build(source, f"data.{split}") if OmegaConf.is_config(source) else source
-        if source is None:
-            found.append(None)
-            continue
-        module = EmbeddingDataModule(source, split, data.root, download=data.download, cache=data.cache)
-        module.prepare_data()
-        module.setup()
-        found.append(module.dataset)
-    return found[0], found[1]
-
-
-def _count_devices(trainer: DictConfig) -> int:
-    devices = trainer.devices
-    if devices in ("auto", -1, "-1"):
-        devices = max(torch.cuda.device_count(), 1) if trainer.accelerator != "cpu" else 1
-    count = len(devices) if OmegaConf.is_list(devices) else int(devices)
-    return count * int(trainer.num_nodes)
+def _open_images(data: DictConfig, split: str) -> Any:
+    """Return the training images, or the held-out ones; None if there are none."""
+    source = data[split] if data[split] is not None else data.dataset
+    source = build(source, f"data.{split}") if OmegaConf.is_config(source) else source
+    if source is None:
+        return None
+    module = EmbeddingDataModule(source, split, data.root, download=data.download, cache=data.cache)
+    module.prepare_data()
+    module.setup()
+    return module.dataset
 
 
 def _finished_steps(checkpoint: Path | None) -> int:
-    if checkpoint is None:
-        return 0
     try:
-        return int(read_weights(checkpoint)["global_step"])
-    except ValueError as error:
-        raise ValueError(f"{error}; remove it to train again") from error
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{checkpoint}: not a checkpoint of a training run; remove it to train again") from error
+        return int(read_weights(checkpoint)["global_step"]) if checkpoint else 0
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"no checkpoint of a training run ({error}); remove {checkpoint} to train again") from error

@@ -94,7 +94,7 @@ def write_entry(cache, rng):
 
 def test_list(cache, capsys, rng):
     command.list_cache()
-    assert capsys.readouterr().out == f"0 in {cache}\n"
+    assert capsys.readouterr().out.startswith(f"0 in {cache};")
     write_entry(cache, rng)
     (cache / "published" / "c0ffee" / "data" / "cifar100").mkdir(parents=True)
     (cache / "published" / "c0ffee" / "data" / "cifar100" / "embeddings_byol_train.npy").touch()
@@ -111,7 +111,8 @@ def test_list(cache, capsys, rng):
     command.list_cache()
     text = capsys.readouterr().out
     assert all(re.search(rf"damaged +{name}", text) for name in ("torn", "poor", "other", "list"))
-    assert "has format 99" in text and re.search(r"moco +checkpoint", text)
+    assert re.search(r"moco +checkpoint", text)
+    assert command.verify_cache() == 4 and "has format 99" in capsys.readouterr().out
 
 
 def test_verify(tmp_path, rng, monkeypatch, capsys):

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -153,3 +154,12 @@ def test_labels_and_names_given_for_an_entry_of_the_store_count(tmp_path, rng):
     np.save(tmp_path / "labels.npy", labels[:3])
     with pytest.raises(ValueError, match="labels"):
         Files(str(entry), str(tmp_path / "labels.npy")).load()
+
+
+def test_imports_go_one_way():
+    order = ["store", "download", "files", "encoders", "datamodule", "source", "hub", "command"]
+    found = [path for path in sorted((ROOT / "asbc" / "embeddings").glob("*.py")) if path.stem != "__init__"]
+    assert {path.stem for path in found} == set(order)
+    for path in found:
+        used = re.findall(r"^\s*from asbc\.embeddings\.(\w+) import", path.read_text(), re.MULTILINE)
+        assert all(order.index(name) < order.index(path.stem) for name in used), path.name

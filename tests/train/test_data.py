@@ -71,7 +71,7 @@ def test_bad_images_are_named(tmp_path):
         Image.fromarray(np.zeros((size, size, 3), np.uint8)).save(tmp_path / "a" / f"{number}.png")
     folder = ImageFolder(tmp_path)
     assert gathered(batches(folder, batch_size=2))[0].shape == (2, 2, 3, 12, 12)
-    with pytest.raises(ValueError, match=r"together=2: images that are augmented together must have one size"):
+    with pytest.raises(ValueError, match=r"together=2: images must have one size"):
         gathered(batches(folder, batch_size=2, together=2, blur=0.0))
     (tmp_path / "a" / "1.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"image 1 of the data set \(.*1\.png\) cannot be read"):
@@ -97,5 +97,5 @@ def test_arrays_that_are_no_arrays(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"a\.npz: no such file"):
         ImageArrays(tmp_path / "a.npz")
     (tmp_path / "a.npz").write_bytes(b"<html>")
-    with pytest.raises(ValueError, match=r"not an \.npz file"):
+    with pytest.raises(ValueError, match=r"not a readable \.npz file"):
         ImageArrays(tmp_path / "a.npz")
