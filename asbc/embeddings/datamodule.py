@@ -372,15 +372,17 @@ def read_image(dataset: Any, row: int) -> tuple[Any, Any]:
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Suppress Lightning's device list and tips, and warnings of libraries that do not apply."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "pytorch_lightning")]  # its two names
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", f".*({IRRELEVANT_WARNINGS})")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @quiet_lightning()

@@ -138,7 +138,7 @@ def test_images_of_the_wrong_size(tmp_path, resnet):
 
 @pytest.mark.parametrize(
     ("layer", "message"),
-    [(nn.Identity(), r"shape \(3, d\) for 3 images, got \(3, 3, 32, 32\)"), (nn.Conv2d(4, 1, 1), "refuses")],
+    [(nn.Identity(), r"shape \(3, d\), got \(3, 3, 32, 32\)"), (nn.Conv2d(4, 1, 1), "refuses")],
 )
 def test_models_that_are_no_encoders(tmp_path, layer, message):
     with pytest.raises(ValueError, match=message):

@@ -252,7 +252,7 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch, caplog):
         (
             "barlow",
             ["encoder.batch_size=1"],
-            r"the loss of BarlowTwins .* needs at least 2",
+            r"the loss of BarlowTwins needs at least 2",
         ),
         ("simclr", ["encoder.batch_size=0"], r"encoder\.batch_size must be a whole number of at least 1; got 0"),
         ("short/dino", ["encoder.batch_size=1"], r"the loss of DINO needs at least 2"),
