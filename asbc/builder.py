@@ -22,7 +22,6 @@ from asbc.neighbors.search import RECALL, check_recall, check_search, search_nei
 from asbc.rows import Rows, solve_rows
 from asbc.validation import (
     METRICS,
-    MOST_REPETITIONS,
     MetricInRepr,
     check_k,
     metric_vectors,
@@ -177,7 +176,6 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         else:
             neighbors = given_neighbors(vectors, neighbors, k, self.metric)
         solved = self._solve(vectors, neighbors)
-        assert solved.weights is not None
         self.dimension_, self.bandwidth_ = solved.dimension, solved.choice
         self.weights_ = normalize_weights(solved.weights)
         self.neighbors_ = neighbors
@@ -217,7 +215,6 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         queries = metric_vectors(self, X, reset=False)
         neighbors = search_neighbors(self.vectors_, int(self.k_cand), queries=queries)
         rows = self._solve(self.vectors_, neighbors, fitted=self.bandwidth_)
-        assert rows.weights is not None
         return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self.vectors_))
 
     def _solve(self, X, neighbors, fitted=None) -> Rows:
@@ -238,7 +235,6 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
             fitted=fitted,
         ).completed()
         if self.sharpen and bandwidth is not None:
-            assert rows.choice is not None and rows.weights is not None
             reference = rows.choice if fitted is None else fitted
             center = float(np.median(reference.sigma))
             rows = replace(rows, weights=sharpen(rows.weights, rows.choice.sigma, center=center))
@@ -268,7 +264,7 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         weights.check_parameters(k_cand)
         if weights.uses_bandwidth:
             bandwidth.check_parameters(k_cand)
-        whole_number(self.n_rep, "n_rep", 1, MOST_REPETITIONS)
+        self.dimension_estimate()
         check_recall(self.recall)
         check_search(self.search, 2**40, self.search_options or {})
         if not (self.random_state is None or isinstance(self.random_state, np.random.RandomState)):

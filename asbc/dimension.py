@@ -185,7 +185,7 @@ def two_nn(neighbors: Neighbors) -> NDArray[np.float64]:
         raise ValueError(
             "neighbors must be those of all the rows of X: two_nn looks up the neighbours' own neighbours."
         )
-    return _pareto_fit(neighbors, _log_ratio(neighbors), _log_ratio(neighbors))
+    return _pareto_fit(neighbors, _log_ratio(neighbors))
 
 
 def _log_ratio(neighbors: Neighbors) -> NDArray[np.float64]:
@@ -196,9 +196,9 @@ def _log_ratio(neighbors: Neighbors) -> NDArray[np.float64]:
     return np.log(np.divide(second, first, out=np.full(len(first), np.nan), where=first > 0))
 
 
-def _pareto_fit(neighbors: Neighbors, own, of_rows) -> NDArray[np.float64]:
-    """Dimension (m,) of nodes, from their `own` log ratios (m,) and those `of_rows`, all rows of X (N,)."""
-    near = np.asarray(of_rows[neighbors.indices])
+def _pareto_fit(neighbors: Neighbors, of_rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Dimension (m,) of nodes, from their log ratios and those of all rows of X (N,)."""
+    own, near = _log_ratio(neighbors), np.asarray(of_rows[neighbors.indices])
     usable, usable_near = ~np.isnan(own), ~np.isnan(near)
     total = np.where(usable, own, 0.0) + np.where(usable_near, near, 0.0).sum(axis=1)
     return _from_logs(total, usable.astype(int) + usable_near.sum(axis=1))
@@ -268,6 +268,4 @@ class Dimension:
             return dim_mst(X, neighbors, n_rep=self.n_rep, seed=seed)
         if self.estimator == "levina_bickel":
             return levina_bickel(neighbors, k=self.k)
-        if self.log_ratio is None:
-            return two_nn(neighbors)
-        return _pareto_fit(neighbors, _log_ratio(neighbors), self.log_ratio)
+        return two_nn(neighbors) if self.log_ratio is None else _pareto_fit(neighbors, self.log_ratio)

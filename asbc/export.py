@@ -21,7 +21,6 @@ from asbc.extras import needed
 from asbc.storage import atomic_file
 from asbc.validation import as_vectors, whole_number
 
-NETWORKX_LIMIT = 100_000  # nodes, above which NetworkX is slow and takes gigabytes
 ROWS_PER_GROUP = 65536  # rows of the matrix whose edges are written to a Parquet file together
 
 
@@ -87,9 +86,9 @@ def to_pyg(graph: sparse.csr_array, x: Any = None, y: Any = None):
 
 
 def to_networkx(graph: sparse.csr_array):
-    """Return a graph of at most 100,000 nodes as a NetworkX graph, directed unless the matrix is symmetric.
+    """Return a graph as a NetworkX graph, directed unless the matrix is symmetric; edges have a ``weight``.
 
-    Edges have the attribute ``weight``.
+    NetworkX keeps every edge as Python objects: above 100,000 nodes it is slow and takes gigabytes.
 
     Examples
     --------
@@ -101,11 +100,6 @@ def to_networkx(graph: sparse.csr_array):
     with needed("to_networkx", "peers"):
         import networkx
     graph = _csr(graph)
-    if graph.shape[0] > NETWORKX_LIMIT:
-        raise ValueError(
-            f"graph must have at most {NETWORKX_LIMIT:,} nodes, because NetworkX keeps every edge as Python objects; "
-            f"got {graph.shape[0]:,}. Export some of the rows, or use another library."
-        )
     kind = networkx.Graph if _symmetric(graph) else networkx.DiGraph
     return networkx.from_scipy_sparse_array(graph, create_using=kind)
 

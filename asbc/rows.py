@@ -38,8 +38,8 @@ class Rows:
     """
 
     dimension: NDArray[np.float64] | None = None
-    choice: BandwidthChoice | None = None
-    weights: Matrix | None = None
+    choice: Any = None
+    weights: Any = None
     constant: NDArray[np.bool_] | None = None
 
     def completed(self) -> Rows:
@@ -59,7 +59,6 @@ def solve_rows(
     dimension: Dimension | NDArray[np.float64] | None = None,
     bandwidth: Bandwidth | BandwidthChoice | None = None,
     weights: Weights | str | None = None,
-    k_min: int = 6,
     seed: int = 0,
     fitted: BandwidthChoice | None = None,
     report: bool = False,
@@ -77,8 +76,6 @@ def solve_rows(
     dimension : Dimension, or its values (n,), optional
     bandwidth : Bandwidth, or its choice for the n nodes, optional
     weights : Weights, or the name of one, optional
-    k_min : int, default=6
-        For weights given by name; see :func:`asbc.nnk_weights`.
     seed : int, default=0
         Of the dimension.
     fitted : BandwidthChoice, optional
@@ -92,7 +89,7 @@ def solve_rows(
     Rows; call ``completed()`` on it if these are all nodes
     """
     check_type(neighbors)
-    weigher = None if weights is None else find_weights(weights, k_min)
+    weigher = None if weights is None else find_weights(weights)
     shared = neighbors
     if isinstance(dimension, Dimension) and not dimension.local:
         dimension = dimension.resolve(dimension.summarize(neighbors))
@@ -219,6 +216,4 @@ def row_weights(
     vectors = vectors_for(X, neighbors) if rule.uses_pairs else None
     values = None if dimension is None else check_dimension(dimension, neighbors)
     found = solve_rows(vectors, neighbors, dimension=values, bandwidth=choice, weights=rule, fitted=fitted)
-    out = found.completed().weights
-    assert out is not None
-    return out
+    return found.completed().weights

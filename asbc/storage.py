@@ -151,18 +151,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object that :func:`write_json` wrote, after a comparison with its checksum."""
+    with open_regular(path) as file:
+        data = file.read()
     try:
-        with open_regular(path) as file:
-            content = json.loads(file.read())
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, DamagedFileError):
-            raise
-        raise DamagedFileError(f"{path}: damaged ({error}).") from error
-    if not isinstance(content, dict):
-        raise DamagedFileError(f"{path}: damaged (not a JSON object).")
-    expected = content.pop(CHECKSUM_KEY, None)
+        content = json.loads(data)
+        expected = content.pop(CHECKSUM_KEY)
+    except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:  # no JSON object with a checksum
+        raise DamagedFileError(f"{path}: damaged ({type(error).__name__}: {error}).") from error
     if expected != json_checksum(content):
-        raise DamagedFileError(f"{path}: damaged (its checksum {'is missing' if expected is None else 'differs'}).")
+        raise DamagedFileError(f"{path}: damaged (its checksum differs).")
     return content
 
 

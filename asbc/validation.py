@@ -42,13 +42,11 @@ def as_vectors(X: ArrayLike | None, name: str = "X") -> Floats:
     array = np.asarray(X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}.")
-    if array.ndim != 2:
+    if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(
-            f"{name} must be 2-dimensional, one row per node; got shape {array.shape}. Reshape your data "
-            f"with {name}.reshape(-1, 1) if it has a single feature."
+            f"{name} must be 2-dimensional, a row per node and at least one column; got shape {array.shape}. "
+            f"Reshape your data with {name}.reshape(-1, 1) if it has a single feature."
         )
-    if array.shape[1] == 0:
-        raise ValueError(f"{name} must have at least one column; got shape {array.shape}.")
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     array = np.ascontiguousarray(array, np.float32 if single else np.float64)
     step = max(1, STRIP_BYTES // (array.itemsize * array.shape[1]))

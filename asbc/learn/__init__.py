@@ -11,16 +11,6 @@ labels into class codes and applies the corrections of a reviewer.
 :class:`GraphProbe` (`probe`) needs Lightning, so it is imported on first use. The other public names are in `asbc`.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import Any
-
-__all__ = ["GraphProbe"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "GraphProbe":
-        from asbc.learn.probe import GraphProbe
-
-        return GraphProbe
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"probe": ["GraphProbe"]})

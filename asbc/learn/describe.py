@@ -123,37 +123,31 @@ class Description:
             ratio = np.median(self.scale) / self.scale
         return np.where(self.scale > 0, ratio, np.inf)
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Return the report as pairs of a name and a text."""
-        low, middle, high = self.dimension_quartiles
-        largest = np.bincount(self.component).max() / self.n
-        clipped, hub = self.at_smallest + self.at_largest, self.hubs[0]
-        dimension = f"local median {middle:.1f} (quartiles {low:.1f} to {high:.1f}"
-        dimension += f"; {clipped:,} at the limits {SMALLEST:.0f} and {LARGEST:.0f})" if clipped else ")"
-        if self.global_dimension is not None and self.global_interval is not None:
-            dimension += "; global {:.1f} [{:.1f}, {:.1f}]".format(self.global_dimension, *self.global_interval)
-        hubness = f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are no node's neighbour, node {hub} is a "
-        groups = f"{len(self.duplicates.groups):,} groups, {len(self.duplicates.redundant):,} redundant nodes"
+    def __repr__(self) -> str:
         width = "" if self.d is None else f" x {self.d}"
         lines = {
             "vectors": f"{self.n:,}{width}, {self.k} neighbours each by the {self.metric} metric",
-            "dimension": dimension,
+            "dimension": "local median {1:.1f} (quartiles {0:.1f} to {2:.1f})".format(*self.dimension_quartiles),
         }
-        if self.effective_rank is not None:
+        if self.global_dimension is not None and self.global_interval is not None:
+            lines["dimension"] += "; global {:.1f} [{:.1f}, {:.1f}]".format(
+                self.global_dimension, *self.global_interval
+            )
             lines["effective rank"] = f"{self.effective_rank:.1f} of {min(self.n, self.d or self.n):,}"
+        hub, largest = self.hubs[0], np.bincount(self.component).max() / self.n
+        copies = self.duplicates
         lines |= {
-            "hubness": f"{hubness}neighbour of {self.occurrence[hub]:,}",
+            "hubness": f"skewness {self.hubness:.2f}; {self.antihubs:.1%} of nodes are no node's neighbour, "
+            f"node {hub} is a neighbour of {self.occurrence[hub]:,}",
             "components": f"{self.components:,}, the largest has {largest:.1%} of the nodes",
-            "duplicates": f"{groups} (threshold {self.duplicates.threshold:.2g})",
+            "duplicates": f"{len(copies.groups):,} groups, {len(copies.redundant):,} redundant nodes "
+            f"(threshold {copies.threshold:.2g})",
             "outliers": f"{len(self.outliers):,} (score above {self.outlier_threshold:.2f})",
         }
         if self.loo_accuracy is not None and self.loo_interval is not None:
             share = "{:.1%} right [{:.1%}, {:.1%}]".format(self.loo_accuracy, *self.loo_interval)
             lines["neighbours' vote"] = f"{share} of {self.n_labeled:,} labels, {self.n_classes:,} classes"
-        return list(lines.items())
-
-    def __repr__(self) -> str:
-        return "\n".join(f"{name + ':':17s} {text}" for name, text in self.lines())
+        return "\n".join(f"{name + ':':17s} {text}" for name, text in lines.items())
 
 
 def describe(

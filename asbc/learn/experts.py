@@ -77,7 +77,11 @@ class ClassProbabilities:
             self.ridge = LeaveOneOutRidge(rows.vectors, codes, count, rows.unit)
         sampled = np.sort(shuffled[: max(FITTED_NODES, SAMPLED_VALUES // count)])
         own, fold = codes[sampled], self.fold[sampled]
-        experts = self._sampled(rows, sampled, size)
+        parts = []
+        for block in row_blocks(rows, size):
+            first, last = np.searchsorted(sampled, [block.nodes.start, block.nodes.stop])
+            parts.append([each[sampled[first:last] - block.nodes.start] for each in self._experts(block)])
+        experts = [np.concatenate(each) for each in zip(*parts, strict=True)]
         if self.ridge is not None:
             self.scale = experts[0].std() or 1.0
             if count <= MOST_COMPARED:
@@ -100,14 +104,10 @@ class ClassProbabilities:
         np.fill_diagonal(moved, 0.0)
         self.moved = moved / moved.max()
 
-    def _sampled(self, rows: GraphRows, sampled: NDArray[np.int64], size: int) -> list[NDArray]:
-        """Return what both experts say of some nodes: predictions of the ridge regression, logarithms of weights."""
-        parts = []
-        for block in row_blocks(rows, size):
-            nodes = sampled[slice(*np.searchsorted(sampled, [block.nodes.start, block.nodes.stop]))] - block.nodes.start
-            votes = np.log(weight_per_class(block, self.codes, self.count)[nodes] + SMOOTHING)
-            parts.append([votes] if self.ridge is None else [self.ridge.predict(block.nodes)[nodes], votes])
-        return [np.concatenate(each) for each in zip(*parts, strict=True)]
+    def _experts(self, block: Block) -> list[NDArray[np.float64]]:
+        """Return what each expert says of a block: predictions of the ridge regression, logarithms of weights."""
+        votes = np.log(weight_per_class(block, self.codes, self.count) + SMOOTHING)
+        return [votes] if self.ridge is None else [self.ridge.predict(block.nodes), votes]
 
     def _linear(self, predicted: NDArray[np.float64], fold: NDArray[np.int8]) -> NDArray[np.float64]:
         """Return the logits of the logistic regression that was trained without each node's fold, if there is one."""
@@ -124,16 +124,14 @@ class ClassProbabilities:
 
     def predict(self, block: Block) -> NDArray[np.float64]:
         """Return the probabilities (m, count) at the nodes of a block; 0 where nothing is known."""
-        votes = weight_per_class(block, self.codes, self.count)
         if self.count == 1:
-            return votes
-        experts = [np.log(votes + SMOOTHING)]
-        if self.ridge is not None:
-            experts.insert(0, self._linear(self.ridge.predict(block.nodes), self.fold[block.nodes]))
-        found = self._combine(experts)
+            return weight_per_class(block, self.codes, 1)
+        experts = self._experts(block)
         if self.ridge is None:
-            found[votes.sum(axis=1) == 0.0] = 0.0
-        return found
+            found = self._combine(experts)
+            found[experts[0].max(axis=1) == np.log(SMOOTHING)] = 0.0
+            return found
+        return self._combine([self._linear(experts[0], self.fold[block.nodes]), experts[1]])
 
     def of_other_classes(self, found: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sum the probabilities of the classes that each label may come from, weighted by `moved`."""

@@ -75,14 +75,10 @@ def _from_words(clusters: NDArray, texts: list[str], n_words: int, stop_words: s
     count = int(clusters.max()) + 1
     documents = [" ".join(str(texts[i]) for i in np.flatnonzero(clusters == c).tolist()) for c in range(count)]
     common = COMMON_SHARE if count >= FEW_CLUSTERS else 1.0
-    for words_to_ignore, most in ((stop_words, common), (None, 1.0)):  # short texts may consist of stop words
-        try:
-            vectorizer = CountVectorizer(stop_words=words_to_ignore, max_df=most, token_pattern=r"(?u)\b[^\W\d]\w+\b")
-            counts = vectorizer.fit_transform(documents).toarray().astype(float)
-            break
-        except ValueError:
-            continue
-    else:
+    vectorizer = CountVectorizer(stop_words=stop_words, max_df=common, token_pattern=r"(?u)\b[^\W\d]\w+\b")
+    try:
+        counts = vectorizer.fit_transform(documents).toarray().astype(float)
+    except ValueError:  # no words but stop words
         return [f"cluster {c}" for c in range(count)]
     words = vectorizer.get_feature_names_out()
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

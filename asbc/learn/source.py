@@ -164,10 +164,6 @@ def given_graph(estimator: Any) -> sparse.csr_array:
     if isinstance(graph, str | os.PathLike):
         return load_graph(graph, verify=True)
     matrix = square_graph(graph)
-    loops = np.flatnonzero(matrix.diagonal())
-    if len(loops):
-        raise ValueError(
-            f"graph must have no self loops; {len(loops)} node(s) have one, the first is node {loops[0]}. "
-            "Clear them with graph.setdiag(0)."
-        )
+    if matrix.diagonal().any():
+        raise ValueError("graph must have no self loops; clear them with graph.setdiag(0).")
     return matrix

@@ -180,7 +180,7 @@ def test_bad_graphs(digits):
     labels = [0, 1, -1, -1, -1, -1]
     with pytest.raises(ValueError, match=r"graph must be square.*\(6, 5\)"):
         asbc.GraphClassifier(graph=ring[:, :5]).fit(None, labels)
-    with pytest.raises(ValueError, match=r"no self loops; 6 node\(s\) have one, the first is node 0"):
+    with pytest.raises(ValueError, match=r"no self loops; clear them"):
         asbc.GraphClassifier(graph=ring + sparse.eye_array(6)).fit(None, labels)
     with pytest.raises(ValueError, match=r"graph must have finite entries of 0 or more; got -1\.0"):
         asbc.GraphClassifier(graph=-ring).fit(None, labels)

@@ -19,7 +19,7 @@ def test_a_pandas_series_of_texts_is_read_in_its_order():
 
 def test_texts_without_words_still_get_a_name():
     assert asbc.name_clusters([0, 1], texts=["12 34", "!"]) == ["cluster 0", "cluster 1"]
-    assert asbc.name_clusters([0, 1], texts=["the", "of it"]) == ["the", "it, of"]
+    assert asbc.name_clusters([0, 1], texts=["the", "of it"]) == ["cluster 0", "cluster 1"]
 
 
 def test_labels_give_the_majority_with_its_share():

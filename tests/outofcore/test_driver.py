@@ -187,7 +187,7 @@ def test_odd_places(path, tmp_path):
         build(tmp_path / "none.npy", tmp_path / "g")
     assert not (tmp_path / "g").exists()
     np.save(tmp_path / "empty.npy", np.ones((100, 0), np.float32))
-    with pytest.raises(ValueError, match=r"empty.npy: must have at least one column; got shape \(100, 0\)"):
+    with pytest.raises(ValueError, match=r"empty.npy: must .* at least one column; got shape \(100, 0\)"):
         build(tmp_path / "empty.npy", tmp_path / "g")
 
 

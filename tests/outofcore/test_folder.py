@@ -149,7 +149,7 @@ def test_pyg(built, X):
         to_pyg(graph, y=[1, 2, 3, 4])
 
 
-def test_networkx(built, monkeypatch):
+def test_networkx(built):
     networkx = pytest.importorskip("networkx")
     graph = asbc.load_graph(built)
     exported = to_networkx(graph)
@@ -157,9 +157,6 @@ def test_networkx(built, monkeypatch):
     assert (networkx.to_scipy_sparse_array(exported, nodelist=range(300)) != graph).nnz == 0
     directed = sparse.csr_array(sparse.triu(graph))
     assert type(to_networkx(directed)) is networkx.DiGraph
-    monkeypatch.setattr("asbc.export.NETWORKX_LIMIT", 100)
-    with pytest.raises(ValueError, match=r"graph must have at most 100 nodes, .*; got 300\."):
-        to_networkx(graph)
 
 
 def test_parquet_and_npz(built, tmp_path, monkeypatch):
