@@ -129,21 +129,16 @@ class LabelNoise(Task):
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         known = sample.codes >= 0
-        key = ("rivals", tuple(self.kinds), tuple(self.shares), tuple(self.rivals), self.noisy_labels)
-        if sample.first_time(key):
-            yield from self._of_rivals(sample, known)
         rows = GraphRows(sample.neighbors, sample.weights(method), sample.X)
+        rivals = self.rivals if sample.first_time(repr(self)) else ()  # they do not depend on the method
         for kind, labels in self._noisy(sample):
-            found, took = timed(partial(find_label_issues, rows, labels))
-            seconds = sample.seconds(method) + took
-            yield _score(kind, (labels != sample.codes)[known], found.suspicion[known], seconds)
-
-    def _of_rivals(self, sample: Sample, known: NDArray[np.bool_]) -> Iterator[Score]:
-        for kind, labels in self._noisy(sample):
-            for rival in self.rivals:
+            wrong = (labels != sample.codes)[known]
+            for rival in rivals:
                 doubts, seconds = timed(partial(RIVALS[rival], sample.X[known], labels[known]))
                 for name, doubt in doubts.items():
-                    yield _score(kind, (labels != sample.codes)[known], doubt, seconds, name)
+                    yield _score(kind, wrong, doubt, seconds, name)
+            found, took = timed(partial(find_label_issues, rows, labels))
+            yield _score(kind, wrong, found.suspicion[known], sample.seconds(method) + took)
 
     def _noisy(self, sample: Sample) -> Iterator[tuple[str, Codes]]:
         """Yield kinds of noise and the class codes with it."""

@@ -82,6 +82,12 @@ class Score:
     method: str | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
+    def packed(self, total: int) -> tuple[bytes | None, bytes | None]:
+        """Return which of the `total` nodes of the data set were scored and which were right, one bit per node."""
+        if self.nodes is None or self.right is None:
+            return None, None
+        return pack_hits(self.nodes, self.right, total)
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -173,15 +179,11 @@ METRICS: dict[str, Metric] = {
         Metric("slope", "slope of r on d", 3, by=_RANK_AND_DIMENSION),
         Metric("intercept", "intercept of r on d", 3, by=_RANK_AND_DIMENSION),
         Metric("components", "pieces", 0, False, description="Connected components of the graph."),
-        Metric("largest", "largest piece", 1, True, percent=True, description="Share of nodes in the largest piece."),
         Metric("isolated", "isolated nodes", 0, False),
         Metric("edges", "edges", 0),
-        Metric("degree_min", "fewest neighbours", 0),
         Metric("degree_median", "median neighbours", 0),
-        Metric("degree_max", "most neighbours", 0),
         Metric("row_degree_median", "neighbours", 0, description="Median number of neighbours with a weight."),
         Metric("condition_median", "condition", 0, description="Median condition number of the local kernels."),
-        Metric("condition_q95", "condition, 95%", 0),
         Metric("at_edge", "at edge", 1, percent=True, description="Nodes whose bandwidth is at an end of the grid."),
         Metric("sigma_median", "median σ", 3),
         Metric("rank_median", "median r", 1, by=("scale", *_RANK_AND_DIMENSION)),
@@ -396,10 +398,6 @@ class Clustering(Task):
     """
 
     leiden: bool = False
-
-    def check(self, sizes: NDArray[np.int64]) -> None:
-        if len(sizes) < 2:
-            raise ValueError("clustering needs at least 2 classes to compare with; got 1")
 
     def __call__(self, sample: Sample, method: Method) -> Iterator[Score]:
         graph, build = sample.graph(method), sample.seconds(method, graph=True)

@@ -29,12 +29,10 @@ from asbc.embeddings.store import CacheError
 from asbc.extras import MissingExtraError
 from asbc.runs.record import Experiment
 from asbc.runs.results import CANDIDATES, GRAPH, SETTINGS, ResultsError, headline, last_level, summary
-from asbc.runs.run import NothingToScore, level_in_words, run
-from asbc.storage import DamagedFileError, explain_write_error, read_json, remove_temporary_files, write_json
+from asbc.runs.run import level_in_words, run
+from asbc.storage import DamagedFileError, explain_write_error, read_json, write_json
 
 log = logging.getLogger("asbc")
-
-UNLABELED = 3  # exit code if all evaluations need labels and the data have none
 
 
 # What it prints
@@ -100,8 +98,6 @@ class SweepSummary(Callback):
     ----------
     failed : int, default=0
         Number of failed jobs; the exit code of `asbc` depends on it.
-    unlabeled : bool, default=False
-        Whether nothing was computed, because the data have no labels to score by.
 
     Examples
     --------
@@ -111,14 +107,6 @@ class SweepSummary(Callback):
     """
 
     failed = 0
-    unlabeled = False
-
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        for pattern in ("jobs/*/", "sweeps/*/*/"):
-            for job in Path(config.out).glob(pattern):
-                remove_temporary_files(job, older_than=24 * 3600)
-
-    on_multirun_start = on_run_start
 
     def on_job_end(self, config: DictConfig, job_return: Any, **kwargs: Any) -> None:
         if "num" not in config.hydra.job:  # a single run; the jobs of a sweep may be other processes
@@ -133,7 +121,6 @@ class SweepSummary(Callback):
     @staticmethod
     def _finish(config: DictConfig, notes: list[dict[str, Any]]) -> None:
         SweepSummary.failed = sum(note["state"] == "failed" for note in notes)
-        SweepSummary.unlabeled = bool(notes) and all(note["state"] == "left out" for note in notes)
         if (config.get("logger") or {}).get("wandb", {}).get("dashboard"):
             from asbc.runs.wandb import save_if_online
 
@@ -196,9 +183,6 @@ def job(cfg: DictConfig) -> float | None:
         note["state"] = "interrupted"
         _print(f"\nInterrupted. Finished samples are saved in {Path(cfg.out) / 'runs'}; the same command resumes.")
         raise
-    except NothingToScore as error:
-        note |= {"state": "left out", "error": str(error)}
-        log.warning("%s", error)
     except Exception as error:
         disk = _disk_error(error, cfg.out)
         note["error"] = disk or f"{type(error).__name__}: {error}"
@@ -284,12 +268,12 @@ def _unknown_option(group: str, name: str, options: Iterable[str]) -> str:
 def start(arguments: list[str]) -> int:
     """Give a command line to Hydra, and return the exit code."""
     sys.argv[1:] = arguments
-    SweepSummary.failed, SweepSummary.unlabeled = 0, False
+    SweepSummary.failed = 0
     full_error = os.environ.get("HYDRA_FULL_ERROR")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise errors here instead of printing them
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
-        return 1 if SweepSummary.failed else UNLABELED if SweepSummary.unlabeled else 0
+        return 1 if SweepSummary.failed else 0
     except HydraException as error:
         if full_error:
             raise
@@ -335,8 +319,7 @@ def main() -> None:
             codes.append(start(command))
     except KeyboardInterrupt:
         codes.append(130)
-    # Stages that had nothing to score count only if there are no others.
-    sys.exit(max([code for code in codes if code != UNLABELED] or [UNLABELED]))
+    sys.exit(max(codes))
 
 
 def _disk_error(error: Exception, out: str) -> str | None:

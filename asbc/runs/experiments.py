@@ -1,5 +1,7 @@
 """asbc's own experiments: one record each, `EXPERIMENTS` in the order in which a report shows them."""
 
+from typing import Any
+
 from asbc.runs.record import Axis, Claim, Experiment, Figure, Table
 
 # Figures 1 and 2 of the paper: kernels from narrow to wide, and effective rank against intrinsic dimension.
@@ -179,51 +181,32 @@ GAMMA = Experiment(
     },
 )
 
-K_CAND = Experiment(
-    name="k_cand",
-    title="Candidates",
-    question="How much does the number of candidate neighbours matter?",
-    headline=("loo", "edges"),
-    axis=Axis("k_cand", "k_cand", 30),
-    needs_labels=False,
-    accepts="loo",
-    figures=(
-        Figure(
-            "sweep",
-            "k_cand",
-            "Effect of the number of candidate neighbours",
-            "Paired 95% intervals of the difference from k_cand = 30.",
-            ("loo",),
-        ),
-    ),
-    tables=(Table("sweep", "k_cand", "Candidate neighbours, k_cand", metrics=("loo", "edges")),),
-)
 
-N_GRID = Experiment(
-    name="n_grid",
-    title="Grid",
-    question="How much does the number of bandwidths tried per node matter?",
-    headline=("loo", "spearman", "rank_median", "dimension_median"),
-    axis=Axis("bandwidth.n_grid", "n_grid", 12),
-    needs_labels=False,
-    accepts="loo",
-    figures=(
-        Figure(
-            "sweep",
-            "n_grid",
-            "Effect of the number of grid points",
-            "Paired 95% intervals of the difference from n_grid = 12.",
-            ("loo", "spearman"),
-        ),
-    ),
-    tables=(
-        Table(
-            "sweep",
-            "n_grid",
-            "Grid points of the bandwidth, n_grid",
-            metrics=("loo", "spearman", "rank_median", "dimension_median"),
-        ),
-    ),
+def _count_sweep(axis: Axis, title: str, what: str, shown: tuple[str, ...], **more: Any) -> Experiment:
+    """The record of an experiment that varies the number of something."""
+    caption = f"Paired 95% intervals of the difference from {axis.label} = {axis.base}."
+    drawn = tuple(metric for metric in shown if metric in ("loo", "spearman"))
+    return Experiment(
+        name=axis.label,
+        title=title,
+        question=f"How much does the number of {what} matter?",
+        headline=shown,
+        axis=axis,
+        needs_labels=False,
+        accepts="loo",
+        figures=(Figure("sweep", axis.label, f"Effect of the number of {what}", caption, drawn),),
+        tables=(Table("sweep", axis.label, f"Number of {what}, {axis.label}", metrics=shown),),
+        **more,
+    )
+
+
+K_CAND = _count_sweep(Axis("k_cand", "k_cand", 30), "Candidates", "candidate neighbours", ("loo", "edges"))
+
+N_GRID = _count_sweep(
+    Axis("bandwidth.n_grid", "n_grid", 12),
+    "Grid",
+    "bandwidths tried per node",
+    ("loo", "spearman", "rank_median", "dimension_median"),
     claims=(
         Claim(
             "Twelve grid points are enough: a finer grid does not change accuracy",
@@ -377,18 +360,5 @@ CHOOSING = Experiment(
 
 EXPERIMENTS = {
     record.name: record
-    for record in (
-        REGIMES,
-        ALIGNMENT,
-        LOO,
-        LP,
-        GAMMA,
-        ABLATION,
-        SELECTORS,
-        REGRET,
-        K_CAND,
-        N_GRID,
-        NOISE,
-        CHOOSING,
-    )
+    for record in (REGIMES, ALIGNMENT, LOO, LP, GAMMA, ABLATION, SELECTORS, REGRET, K_CAND, N_GRID, NOISE, CHOOSING)
 }

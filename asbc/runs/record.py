@@ -15,12 +15,11 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from asbc.evaluate.tasks import METRICS, Metric
-from asbc.storage import DamagedFileError, read_json, write_json
+from asbc.storage import read_json, write_json
 
 log = logging.getLogger("asbc")
 
 FILE = "experiment.json"
-MAX_BYTES = 2**20
 # Names and colors of asbc's own methods in reports and in W&B. The palette of Okabe and Ito, which colour-blind readers
 # can distinguish, is darkened where lines on white need it.
 METHOD_TITLES = {
@@ -297,8 +296,6 @@ def read_record(folder: Path, own: Experiment) -> Experiment:
     """
     path = folder / FILE
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DamagedFileError(f"{path}: larger than {MAX_BYTES:,} bytes.")
         return replace(from_data(read_json(path)), name=own.name)
     except FileNotFoundError:
         pass

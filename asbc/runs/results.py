@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 
 ALL = 0  # in columns of levels: all nodes
-FORMAT = 3  # rises when older versions can no longer read the folder
+FORMAT = 3  # rises when the files of a folder change
 SETTINGS, STATUS, RESULTS = "config.yaml", "status.json", "results.parquet"
 # Columns of packed bytes: which nodes were scored and right, and the density of rank and dimension.
 PER_NODE = ["scored", "right", "density"]
@@ -94,17 +94,14 @@ def run_id(settings: Mapping[str, Any], fingerprint: str) -> str:
 
     The order of keys does not matter, nor whether a whole number is written 1 or 1.0.
     """
-    text = json.dumps([canonical(settings), fingerprint], sort_keys=True, separators=(",", ":"))
+    plain = json.loads(json.dumps(settings), parse_float=_whole)
+    text = json.dumps([plain, fingerprint], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def canonical(value: Any) -> Any:
-    """Return settings with whole floats as integers, as :func:`run_id` compares them."""
-    if isinstance(value, Mapping):
-        return {str(key): canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _whole(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 class Run:

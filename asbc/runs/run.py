@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from asbc.configs import build
 from asbc.embeddings.store import Embeddings, fingerprint, stratified_sample
 from asbc.evaluate.sample import Method, Sample
-from asbc.evaluate.tasks import Task, pack_hits
+from asbc.evaluate.tasks import Task
 from asbc.graph import SYMMETRIES
 from asbc.kernels.threads import thread_count
 from asbc.learn.labels import is_unlabeled
@@ -47,22 +46,6 @@ NOT_SETTINGS = {
 
 
 # Samples
-
-
-class NothingToScore(ValueError):
-    """All requested evaluations need labels, and the data have none that can be scored."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """The smallest piece of work whose rows are kept together: one sample."""
-
-    samples: int
-    trial: int
-
-    @property
-    def name(self) -> str:
-        return f"samples-{self.samples:06d}_trial-{self.trial:03d}"
 
 
 def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mapping[str, Task]) -> None:
@@ -101,14 +84,7 @@ def levels(samples_per_class: Any) -> list[int]:
     """
     several = isinstance(samples_per_class, list | tuple | ListConfig)
     wanted = list(samples_per_class) if several else [samples_per_class]
-    if not wanted:
-        raise ValueError("samples_per_class must not be empty; give numbers, or all")
-    try:
-        found = [ALL if item == "all" else whole_number(item, "samples_per_class", 1) for item in wanted]
-    except ValueError:
-        raise ValueError(
-            f"samples_per_class must be whole numbers of at least 1, or all; got {samples_per_class!r}"
-        ) from None
+    found = [ALL if item == "all" else whole_number(item, "samples_per_class (or all)", 1) for item in wanted]
     return list(dict.fromkeys(found))
 
 
@@ -117,9 +93,9 @@ def own_levels(paper: Any, embeddings: Embeddings) -> list[int | str]:
 
     A level that takes all samples is left to `all`.
     """
-    sizes = class_sizes(embeddings.labels)
     if why_not_scored(embeddings):
         return ["all"]
+    sizes = class_sizes(embeddings.labels)
     return [*(level for level in levels(paper) if level <= sizes.min() and level < sizes.max()), "all"]
 
 
@@ -148,8 +124,8 @@ def scorable(embeddings: Embeddings, tasks: Mapping[str, Task]) -> dict[str, Tas
     kept = {name: task for name, task in tasks.items() if why is None or not task.needs_labels}
     gone = [name for name in tasks if name not in kept]
     if not kept:
-        raise NothingToScore(
-            f"skipped, because {why}: {', '.join(gone)}; without labels run experiment=regimes, experiment=alignment, "
+        raise ValueError(
+            f"{why}, and without labels there is no {', '.join(gone)}; run experiment=regimes, experiment=alignment, "
             "'evaluate=[health]' or asbc-explore"
         )
     if gone:
@@ -157,57 +133,48 @@ def scorable(embeddings: Embeddings, tasks: Mapping[str, Task]) -> dict[str, Tas
     return kept
 
 
-def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> list[Unit]:
-    """Return the samples of an experiment, after a check that each level can work.
+def plan(cfg: DictConfig, embeddings: Embeddings, tasks: Mapping[str, Task]) -> list[tuple[int, int]]:
+    """Return level and trial of each sample of an experiment, after a check that each level can work.
 
     A level with too few nodes (at most `k_cand`) is skipped with a warning. Classes with fewer samples than the
     level give all they have, also with a warning.
     """
-    trials = range(cfg.trials)
     wanted = levels(cfg.samples_per_class)
-    if why_not_scored(embeddings):
-        return [Unit(ALL, trial) for trial in trials]
-    sizes = class_sizes(embeddings.labels)
-    unlabeled = len(embeddings) - int(sizes.sum())
-    units: list[Unit] = []
-    small: list[int | str] = []
-    for level in wanted:
-        taken = np.minimum(sizes, level) if level else sizes
+    kept = [ALL]
+    if why_not_scored(embeddings) is None:
+        sizes = class_sizes(embeddings.labels)
+        unlabeled = len(embeddings) - int(sizes.sum())
+        taken = {level: np.minimum(sizes, level) if level else sizes for level in wanted}
         for task in tasks.values():
-            task.check(taken)
-        short = int((sizes < level).sum())
-        if int(taken.sum()) + unlabeled <= cfg.k_cand:
-            small.append(level or "all")
-            continue
-        if "loo" in tasks and (alone := int((taken == 1).sum())):
-            text = "%s: %d of %d classes have a single sample, which counts as wrong: no other can vote for it"
-            log.warning(text, level_in_words(level), alone, len(sizes))
-        if short:
-            log.warning("%d of %d classes have fewer than %d samples and give all they have", short, len(sizes), level)
-        units += [Unit(level, trial) for trial in trials]
-    if not units:
-        raise ValueError(
-            f"no samples_per_class of {small} gives more than k_cand={cfg.k_cand} nodes with {len(sizes)} classes"
-        )
-    if small:
-        log.warning("samples_per_class %s skipped: too few nodes for k_cand=%d", small, cfg.k_cand)
-    if unlabeled:
-        log.info("%d of %d nodes have no label: they are in the graph and are not scored", unlabeled, len(embeddings))
-    return units
+            for classes in taken.values():
+                task.check(classes)
+        kept = [level for level in wanted if int(taken[level].sum()) + unlabeled > cfg.k_cand]
+        small = [level or "all" for level in wanted if level not in kept]
+        if not kept:
+            raise ValueError(f"no samples_per_class of {small} gives more than k_cand={cfg.k_cand} nodes")
+        if small:
+            log.warning("samples_per_class %s skipped: too few nodes for k_cand=%d", small, cfg.k_cand)
+        if unlabeled:
+            log.info("%d of %d nodes have no label: in the graph, not scored", unlabeled, len(embeddings))
+        for level in kept:
+            if short := int((sizes < level).sum()):
+                text = "%d of %d classes have fewer than %d samples and give all they have"
+                log.warning(text, short, len(sizes), level)
+    return [(level, trial) for level in kept for trial in range(cfg.trials)]
 
 
-def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit, previous: Sample | None = None) -> Sample:
+def draw(cfg: DictConfig, embeddings: Embeddings, level: int, trial: int, previous: Sample | None = None) -> Sample:
     """Draw one sample. Its seed depends on the trial alone: a trial's smaller samples are subsets of its larger ones.
 
     Nodes without a label are in every sample. With the cosine metric vectors are scaled to unit length here. A
     `previous` sample with the same nodes and level shares the results that do not depend on the seed.
     """
-    seed = int(np.random.SeedSequence([int(cfg.seed), unit.trial]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([int(cfg.seed), trial]).generate_state(1)[0])
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)
-    if unit.samples == ALL or labels is None:
+    if level == ALL or labels is None:
         nodes = np.arange(len(embeddings))
     else:
-        chosen = stratified_sample(labels, unit.samples, seed=seed)
+        chosen = stratified_sample(labels, level, seed=seed)
         nodes = np.union1d(chosen, np.flatnonzero(is_unlabeled(labels)))
     X = np.asarray(embeddings.vectors[nodes])
     sample = Sample(
@@ -217,13 +184,12 @@ def draw(cfg: DictConfig, embeddings: Embeddings, unit: Unit, previous: Sample |
         total=len(embeddings),
         search=build(cfg.neighbors, "neighbors"),
         dimension=build(cfg.dimension, "dimension"),
-        k_min=cfg.graph.k_min,
-        symmetrize=cfg.graph.symmetrize,
+        **cfg.graph,
         seed=seed,
-        level=unit.samples,
-        trial=unit.trial,
+        level=level,
+        trial=trial,
     )
-    if previous is not None and previous.level == sample.level and np.array_equal(previous.nodes, nodes):
+    if previous is not None and previous.level == level and np.array_equal(previous.nodes, nodes):
         sample.common = previous.common
     return sample
 
@@ -356,20 +322,22 @@ def _compute(
     tasks: dict[str, Task],
 ) -> pd.DataFrame:
     """Compute and keep the units that are not `done`, and return all rows."""
-    units = plan(cfg, embeddings, tasks)
+    units = {f"samples-{level:06d}_trial-{trial:03d}": (level, trial) for level, trial in plan(cfg, embeddings, tasks)}
     folder.note("running", units=len(units))
     scores = len(tasks) * len(methods)  # per unit
     progress = Progress(shown=bool(cfg.progress))
     parent = os.getppid() if multiprocessing.parent_process() else None
     sample: Sample | None = None
     with progress.step(str(cfg.name), len(units) * scores, len(done) * scores, unit="scores") as advance:
-        for unit in (unit for unit in units if unit.name not in done):
+        for name, (level, trial) in units.items():
+            if name in done:
+                continue
             if parent not in (None, os.getppid()):  # a worker of a sweep that was killed
                 folder.note("interrupted")
                 os._exit(1)
-            sample = draw(cfg, embeddings, unit, sample)
-            rows = measure(cfg, embeddings, sample, methods, tasks, progress=advance)
-            folder.append(unit.name, [{"run_id": folder.id, **row} for row in rows])
+            sample = draw(cfg, embeddings, level, trial, sample)
+            rows = measure(cfg, embeddings, sample, methods, tasks, advance)
+            folder.append(name, [{"run_id": folder.id, **row} for row in rows])
     return folder.finish()
 
 
@@ -391,8 +359,7 @@ def measure(
     sample: Sample,
     methods: Mapping[str, Method],
     tasks: Mapping[str, Task],
-    *,
-    progress: Any = None,
+    advance: Callable[..., None],
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one sample: every task on every method. CONTRIBUTING.md defines the words."""
     sizes = class_sizes(sample.labels)
@@ -420,57 +387,48 @@ def measure(
         for name, method in methods.items():
             try:
                 for score in task(sample, method):
-                    own = score.method is None
-                    hits: Any = (None, None)
-                    if score.nodes is not None and score.right is not None:
-                        hits = pack_hits(score.nodes, score.right, sample.total)
-                    row = {
+                    scored, right = score.packed(sample.total)
+                    yield {
                         **shared,
-                        "method": name if own else score.method,
-                        **_describe(method, own),
+                        "method": score.method or name,
+                        **(_describe(method, sample) if score.method is None else {"weights": method.kind}),
                         **options,
                         "level": score.level,
                         "metric": score.metric,
                         "value": float(score.value),
                         "seconds": score.seconds,
                         **score.more,
-                        "scored": hits[0],
-                        "right": hits[1],
+                        "scored": scored,
+                        "right": right,
                     }
-                    if own:  # seconds of the search alone, and of the method's graph
-                        row["search_seconds"] = sample.search_seconds
-                        row["build_seconds"] = sample.seconds(method, graph=True)
-                    yield row
             except Exception:
                 log.error("failed in evaluate.%s of %s, %s, trial %d", task_name, name, where, sample.trial)
                 raise
-            if progress is not None:
-                progress(1, f"trial {sample.trial + 1}, {where}, {task_name} {name}")
+            advance(1, f"trial {sample.trial + 1}, {where}, {task_name} {name}")
 
 
-def _describe(method: Method, own: bool) -> dict[str, Any]:
-    """Columns that describe a method. Candidates that a task tunes (not `own`) have no bandwidth rule."""
-    columns: dict[str, Any] = {"weights": method.kind}
-    if not own:
-        return columns
-    columns |= {"sharpen": method.sharpen, **_parameters("weights", method.weights)}
+def _describe(method: Method, sample: Sample) -> dict[str, Any]:
+    """Columns that describe a method, and the seconds of its search and of its graph."""
     rule = method.rule if method.weight_rule().uses_bandwidth else None
-    return columns | {"bandwidth": None if rule is None else type(rule).__name__, **_parameters("bandwidth", rule)}
+    return {
+        "weights": method.kind,
+        "sharpen": method.sharpen,
+        **_parameters("weights", method.weights),
+        "bandwidth": None if rule is None else type(rule).__name__,
+        **_parameters("bandwidth", rule),
+        "search_seconds": sample.search_seconds,
+        "build_seconds": sample.seconds(method, graph=True),
+    }
 
 
 def _parameters(prefix: str, value: Any) -> dict[str, Any]:
     """Columns of the parameters of a rule, or of a function with some of its arguments given."""
-    found: Mapping[str, Any] = {}
-    if hasattr(value, "get_params"):
-        found = value.get_params(deep=False)
-    elif isinstance(value, functools.partial):
-        found = value.keywords
-    return {f"{prefix}.{name}": _plain(item) for name, item in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers as they are and the rest as text, so that a column never mixes types."""
-    return value if isinstance(value, bool | int | float) or value is None else repr(value).strip("'")
+    found = value.get_params(deep=False) if hasattr(value, "get_params") else getattr(value, "keywords", {})
+    return {
+        # Numbers as they are and the rest as text, so that a column never mixes types.
+        f"{prefix}.{name}": item if isinstance(item, bool | int | float | None) else repr(item).strip("'")
+        for name, item in found.items()
+    }
 
 
 def _flat(prefix: str, node: Any) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from asbc.runs.results import (
     ALL,
     CANDIDATES,
     PER_NODE,
-    RESULTS,
     StoredRun,
     flat_settings,
     headline,
@@ -135,14 +134,9 @@ class WandbLogger:
             shown = table.drop(columns=PER_NODE, errors="ignore")
             nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
             sent.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
-            artifact = wandb.Artifact(f"results-{run.id}", type="results", metadata={"run_id": run.id})
-            artifact.add_file(str(run.path / RESULTS))
-            sent.log_artifact(artifact)
         if mode == "online":
             write_atomic(run.path / "uploaded.txt", f"{sent.id}\n")
-        elif mode == "offline":
-            folder = Path(sent.dir).parent
-            write_atomic(run.path / "offline.txt", f"{sent.id}\n{os.path.relpath(folder, run.path)}\n")
+        elif folder := written(run):
             log.info("W&B is offline: written to %s; send it with: wandb sync %s", folder, shlex.quote(str(folder)))
 
 
@@ -224,15 +218,14 @@ def points(table: pd.DataFrame, record: Experiment) -> pd.DataFrame:
     rows = table[~table["method"].str.startswith(CANDIDATES)].reset_index(drop=True)
     scale = rows["scale"] if "scale" in rows else rows["value"] * float("nan")
     axis = rows["metric"].map(lambda name: axis_name(record.metric(name).level)).where(scale.isna(), "scale")
-    nodes, total, classes = (rows.get(name, rows["level"] * 0) for name in ("nodes", "total_nodes", "classes"))
-    mean = (nodes // classes.clip(lower=1)).clip(lower=rows["samples"].max() + 1)
+    mean = (rows["nodes"] // rows["classes"].clip(lower=1)).clip(lower=rows["samples"].max() + 1)
     x = rows["level"].where((rows["level"] != ALL) | (axis != axis_name(PER_SAMPLE)), mean)
     key = rows["metric"] + "/" + rows["method"]
     for column in ("target", "estimator"):
         if column in rows:
             key += ("/" + rows[column].astype("string")).fillna("").astype(str)
     found = rows[["metric", "trial", "value"]].assign(axis=axis, x=x.astype(float).where(scale.isna(), scale), key=key)
-    found["all_nodes"] = (nodes == total) & (nodes > 0)
+    found["all_nodes"] = rows["nodes"] == rows["total_nodes"]
     return found[(axis == axis_name(PER_SAMPLE)) | (rows["samples"] == last_level(rows))]
 
 
@@ -266,11 +259,7 @@ def uploaded(path: Path) -> bool:
 
 def written(run: StoredRun) -> Path | None:
     """Return the folder of W&B's files of a run, for `wandb sync`; None if this attempt has none."""
-    try:
-        noted, folder = (run.path / "offline.txt").read_text().splitlines()
-    except (OSError, ValueError):
-        return None
-    return run.path / folder if noted == wandb_id(run) and (run.path / folder).is_dir() else None
+    return next((run.path / "wandb").glob(f"offline-run-*-{wandb_id(run)}"), None)
 
 
 # Dashboards
@@ -322,7 +311,8 @@ def _dashboard(runs: list[StoredRun]) -> Dashboard:
         sections[key] = _setting_panels(record, rows, metrics, key, number)
     sections["All runs"] = _run_panels(rows, metrics, varying)
     first = [key for metric in metrics[:1] for key in _keys(rows, metric)]
-    columns = [*(_column(key) for key in varying), *(f"summary:{key}" for key in first)]
+    # W&B writes the setting bandwidth.gamma as config:bandwidth.value.gamma.
+    columns = [re.sub(r"^([^.]+)", r"config:\1.value", key) for key in varying] + [f"summary:{key}" for key in first]
     return Dashboard(record, {title: panels for title, panels in sections.items() if panels}, columns)
 
 
@@ -369,10 +359,6 @@ def _level_panels(
         words = axis.replace("_", " ")
         shared: dict[str, Any] = {"x": axis, "title_x": words, "title_y": title, **grouped, **looks}
         panels.append(wr.LinePlot(title=f"{title} against {words}{end}", y=keys, **shared))
-        if "encoder" in varying:
-            main = _main(keys)
-            name = f"{title} against {words}, {_method(record, main)}: encoders{end}"
-            panels.append(wr.LinePlot(title=name, y=[main], **shared | {"line_colors": None}))
     return panels
 
 
@@ -420,11 +406,6 @@ def _main(keys: list[str]) -> str:
 def _method(record: Experiment, key: str) -> str:
     name, *more = key.split("/")[1:]
     return ", ".join([record.titles.get(name, name), *more])
-
-
-def _column(key: str) -> str:
-    first, dot, rest = key.partition(".")
-    return f"config:{first}.value{dot}{rest}"
 
 
 def workspace(dashboard: Dashboard, entity: str, project: str) -> Any:

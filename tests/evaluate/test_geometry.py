@@ -16,7 +16,7 @@ def test_health_with_and_without_a_bandwidth(sample):
     assert plain["edges"].value > nnk["edges"].value
     assert "sigma_median" not in plain
     assert 1 <= nnk["rank_median"].value <= 15 and 0 <= nnk["at_edge"].value <= 1
-    assert nnk["condition_q95"].value >= nnk["condition_median"].value >= 1
+    assert nnk["condition_median"].value >= 1
 
 
 def test_alignment_takes_each_estimator_as_the_target(sample):
@@ -49,8 +49,7 @@ def test_counts_on_a_graph_known_by_hand():
     W = sp.csr_array(([1.0, 2.0, 3.0, 0.0], ([0, 1, 3, 5], [1, 2, 4, 0])), shape=(6, 6))
     health = graph_health(W)
     assert (health["components"], health["isolated"], health["edges"]) == (3, 1, 3)
-    assert health["largest"] == 0.5
-    assert (health["degree_min"], health["degree_median"], health["degree_max"]) == (0, 0.5, 1)
+    assert health["degree_median"] == 0.5
     assert W.nnz == 4  # the caller's graph is left as it was
     with pytest.raises(ValueError, match="square"):
         graph_health(W[:2])

@@ -1,6 +1,5 @@
 """Runs that another version finished are named when they are skipped, and done again when that is asked for."""
 
-import os
 import sys
 
 import numpy as np
@@ -13,7 +12,7 @@ from asbc.runs import command
 from asbc.runs.command import SweepSummary, job_notes, show_run, show_sweep
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Experiment
-from asbc.runs.results import headline, read_status, summary
+from asbc.runs.results import collect, headline, read_status, summary
 from asbc.storage import write_json
 
 TINY = ["samples_per_class=[4]", "trials=1", "method=[knn]", "logger=none", "progress=false"]
@@ -109,16 +108,6 @@ def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeyp
     SweepSummary.failed = 0
 
 
-def test_half_written_notes_of_killed_jobs_are_swept_after_a_day(tmp_path):
-    old, new = (tmp_path / "jobs" / name / f".job.json.{'a' * 32}" for name in ("old", "new"))
-    for path in (old, new):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    os.utime(old, (0, 0))
-    SweepSummary().on_run_start(OmegaConf.create({"out": str(tmp_path)}))
-    assert new.exists() and not old.exists()
-
-
 def row(metric, value, samples=20, level=20, trial=0, **more):
     fixed = {
         "experiment": "x",
@@ -171,12 +160,12 @@ def test_a_metric_that_nobody_has_described_is_printed(tmp_path, capsys):
 def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_path, monkeypatch, capfd):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)))
     data = ["embedding=files", f"embedding.path={tmp_path / 'x.npy'}", f"out={tmp_path / 'out'}", "k_cand=10", *TINY]
-    assert call(monkeypatch, "evaluate=[loo]", *data) == command.UNLABELED
-    assert "skipped, because x has no labels: loo; without labels run experiment=regimes" in capfd.readouterr().out
+    assert call(monkeypatch, "evaluate=[loo]", *data) == 1
+    assert "x has no labels, and without labels there is no loo; run experiment=regimes" in capfd.readouterr().out
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
     monkeypatch.setattr(command, "stages", lambda words: [["experiment=regimes", *words], ["experiment=loo", *words]])
-    assert call(monkeypatch, *with_sigma) == 0
-    assert "skipped, because x has no labels: loo" in capfd.readouterr().out
+    assert call(monkeypatch, *with_sigma) == 1
+    assert collect(tmp_path / "out")["experiment"].unique().tolist() == ["regimes"]
 
 
 @pytest.mark.parametrize(

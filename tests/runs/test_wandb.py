@@ -72,8 +72,6 @@ def test_a_run_is_mirrored_offline_and_whole(tmp_path, capsys):
     (results,) = [row for row in rows if row.get("results/_type") == "table-file"]
     stored = json.loads((path.parent / "files" / results["results/path"]).read_text())
     assert len(stored["data"]) == len(table) and {"method", "value", "k_cand"} <= set(stored["columns"])
-    artifacts = [r.artifact for r in found if r.HasField("artifact")]
-    assert any(a.name == f"results-{outcome.run_id}" for a in artifacts)
     assert [r.exit.exit_code for r in found if r.HasField("exit")] == [0]
 
     mirror = pd.read_csv(outcome.path / "results.csv")
@@ -266,11 +264,10 @@ def test_the_dashboard_of_a_sweep_shows_what_varies(tmp_path, key):
         run(cfg)
     (found,) = dashboards(tmp_path)
     panels = [panel for own in found.sections.values() for panel in own]
-    assert len(panels) >= 4
+    assert len(panels) >= (4 if key != "encoder" else 3)
     assert list(found.sections) == ["Levels", key, "All runs"]
     lines = found.sections["Levels"][0]
     assert lines.x == "samples_per_class" and lines.y == ["loo/knn", "loo/nnk_sigma"]
-    assert len(found.sections["Levels"]) == (2 if key == "encoder" else 1)  # encoders overlaid
     if key == "encoder":  # lines of single runs
         assert lines.groupby is None
         assert sorted(lines.line_titles.values()) == sorted(f"{m}, {e}" for m in ("kNN", "NNK-σ") for e in values)
@@ -358,7 +355,6 @@ def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
             assert [row["samples_per_class"] for row in levels] == [4, 6]
             assert server.summary[id]["loo/nnk_sigma"] == pytest.approx(levels[-1]["loo/nnk_sigma"])
             assert server.summary[id]["loo/nnk_sigma/low"] == pytest.approx(levels[-1]["loo/nnk_sigma/low"])
-            assert f"results-{id.removesuffix('-1')}" in server.artifacts
             (view,) = server.views.values()
             assert view["displayName"] == "asbc default" and view["projectName"] == "asbc"
             (file,) = (tmp_path / "out").rglob("uploaded.txt")
