@@ -229,8 +229,9 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
     except (OSError, DamagedFileError):
         raise
     except Exception as error:  # NumPy evaluates the header as Python, so a damaged one can fail in many ways
-        message = f"{path}: not a readable .npy file, or an incomplete one ({error}); numpy.save writes such files."
-        raise DamagedFileError(explain_format(path) or message) from error
+        raise DamagedFileError(
+            f"{path}: not a readable .npy file, or an incomplete one ({error}); numpy.save writes such files."
+        ) from error
     size, needed = path.stat().st_size, mapped.offset + mapped.nbytes
     if size != needed:
         raise DamagedFileError(f"{path}: has {size:,} bytes, expected {needed:,}.")
@@ -239,25 +240,6 @@ def open_array(path: Path, dtype: Any = None, shape: tuple[int, ...] | None = No
     if shape is not None and tuple(shape) != mapped.shape:
         raise DamagedFileError(f"{path}: has shape {mapped.shape}, expected {tuple(shape)}.")
     return mapped.view(np.ndarray)  # small slices of np.memmap are slow
-
-
-# The first bytes of a file of each format.
-_SIGNATURES = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz", b"PAR1": ".parquet", b"\x89HDF\r\n": ".h5ad"}
-
-
-def explain_format(path: Path) -> str | None:
-    """Return an error message for a file whose first bytes do not fit its suffix, and None if they may."""
-    with open_regular(path) as file:
-        head = file.read(4096)
-    found = next((suffix for start, suffix in _SIGNATURES.items() if head.startswith(start)), None)
-    if found is None and head and b"\0" not in head:
-        with suppress(UnicodeDecodeError):
-            head[: 4096 - 3].decode()  # the last character may be cut
-            found = ".csv"
-    if found is None or found == path.suffix.lower():
-        return None
-    kind = "plain text, such as CSV" if found == ".csv" else f"a {found} file"
-    return f"{path}: not a {path.suffix} file but {kind}; rename it to {path.stem}{found}"
 
 
 # Locks

@@ -11,7 +11,6 @@ from asbc.storage import (
     atomic_file,
     atomic_path,
     check_file,
-    explain_format,
     explain_write_error,
     file_checksum,
     file_inside,
@@ -105,7 +104,7 @@ def test_a_pipe_is_refused_and_does_not_block(tmp_path):
     if not hasattr(os, "mkfifo"):
         pytest.skip("no named pipes on this system")
     os.mkfifo(tmp_path / "pipe")
-    for read in (file_checksum, read_json, read_table, open_array, explain_format):
+    for read in (file_checksum, read_json, read_table, open_array):
         with pytest.raises(DamagedFileError, match="not a regular file"):
             read(tmp_path / "pipe")
 
@@ -171,9 +170,8 @@ def test_arrays_of_objects_and_misnamed_files_are_refused(tmp_path):
     with pytest.raises(DamagedFileError, match="Python objects"):
         open_array(path)
     path.write_text("1,2\n")
-    with pytest.raises(DamagedFileError, match=r"plain text, such as CSV; rename it to array\.csv"):
+    with pytest.raises(DamagedFileError, match="not a readable \\.npy file"):
         open_array(path)
-    assert explain_format(path) is not None
 
 
 def test_a_lock_keeps_others_out_and_names_the_owner(tmp_path):

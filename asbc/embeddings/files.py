@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from asbc.embeddings.store import Embeddings, check_arrays, first_line, read_entry, read_entry_manifest
 from asbc.extras import needed
 from asbc.learn.labels import decode_partial, encode_partial, is_unlabeled
-from asbc.storage import DamagedFileError, explain_format, open_array
+from asbc.storage import DamagedFileError, open_array, open_regular
 
 log = logging.getLogger("asbc")
 
@@ -276,8 +276,7 @@ def open_contents(path: Path, what: str, label: str | None) -> Contents:
         raise ValueError(f"{path}: a folder that asbc-embed did not write; expected a file of {what}")
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: a file of {what} ends in {', '.join(FORMATS)}")
-    if message := explain_format(path):
-        raise ValueError(message)
+    open_regular(path).close()
     if path.suffix in (".csv", ".parquet"):
         return table_contents(path, label)
     return {".npy": npy_contents, ".npz": npz_contents, ".h5ad": h5ad_contents}[path.suffix](path)
