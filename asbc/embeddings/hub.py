@@ -109,7 +109,7 @@ class HuggingFace(EncoderSource):
             if not reason:
                 raise ValueError(problem) from error
             raise DownloadError(
-                f"{problem}. It is neither a folder nor in the cache, and the hub is unreachable ({reason})\n"
+                f"{problem}. It is not a folder, not in the cache, and the hub is unreachable ({reason})\n"
                 "Without a download: embedding=files reads your vectors (embedding.path=...), embedding=clinc100 needs "
                 "no file.\n"
                 f"Or download {constants.ENDPOINT}/datasets/{name} on another machine (hf download --repo-type dataset "

@@ -99,7 +99,7 @@ def test_without_a_network(monkeypatch, cache, pauses):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(
         DownloadError,
-        match=r"(?s)dataset='some/where'.* neither a folder.*(refused|no answer).*clinc100.*embedding\.dataset=folder",
+        match=r"(?s)dataset='some/where'.* not a folder.*(refused|no answer).*clinc100.*embedding\.dataset=folder",
     ):
         HuggingFace("e", dataset="some/where").load()
     assert not pauses
