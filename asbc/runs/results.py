@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,8 +198,11 @@ class Run:
 
     def append(self, unit: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep the rows of one finished unit, all or none. Its name becomes a file name."""
-        path = self.path / "parts" / f"{unit}.parquet"
-        self.status["parts"][unit] = _write_rows(path, to_frame(rows))
+        import pandas as pd
+
+        # Rows with the same columns have a type per column; the join keeps integers where others have no value.
+        frame = join_rows([pd.DataFrame(list(alike)) for _, alike in groupby(rows, key=tuple)])
+        self.status["parts"][unit] = _write_rows(self.path / "parts" / f"{unit}.parquet", frame)
         self.note("running")
 
     def rows(self) -> pd.DataFrame:
@@ -235,20 +239,6 @@ def _write_rows(path: Path, frame: pd.DataFrame) -> int:
         return write_table(path, frame)
     except pa.ArrowException as error:
         raise ResultsError(f"{path}: a column has values of several types ({error})") from error
-
-
-def to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows as a table in which integers and booleans stay what they are where values are missing."""
-    import pandas as pd
-
-    frame = pd.DataFrame(list(rows))
-    for name in frame.columns[frame.isna().any()]:
-        kinds = {type(row[name]) for row in rows if row.get(name) is not None}  # type: ignore[index]
-        if kinds == {int}:
-            frame[name] = frame[name].astype("Int64")
-        elif kinds == {bool}:
-            frame[name] = frame[name].astype("boolean")
-    return frame
 
 
 def join_rows(frames: list[pd.DataFrame]) -> pd.DataFrame:
