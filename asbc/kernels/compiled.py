@@ -12,7 +12,6 @@ import functools
 import hashlib
 import os
 import pickle
-import shutil
 import sys
 import uuid
 from contextlib import suppress
@@ -22,7 +21,6 @@ import numba
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 
-KEPT_FOLDERS = 16  # one per version of the sources, a few megabytes each; the least recently changed are removed
 DIGEST_BYTES = hashlib.sha256().digest_size
 MESSAGE = "asbc: compiling inner loops, once per version. A first graph takes 10 to 20 seconds.\n"
 
@@ -44,11 +42,6 @@ class KernelCache(NullCache):
 
     def __init__(self, name: str) -> None:
         self._name = name
-
-    @property
-    def cache_path(self) -> str:
-        """The folder of the cache."""
-        return str(cache_folder())
 
     def load_overload(self, signature, target):
         """Return the cached result of compiling for this signature, or None."""
@@ -93,22 +86,15 @@ def read_entry(path: Path):
 
 
 def write_entry(path: Path, result) -> None:
-    """Write a cache file atomically; create the folder and remove old ones if it is new."""
+    """Write a cache file atomically."""
     content = pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folders = sorted(path.parent.parent.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
-        for folder in folders[KEPT_FOLDERS:]:
-            shutil.rmtree(folder, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
-        with open(temporary, "xb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
+        temporary.write_bytes(hashlib.sha256(content).digest() + content)
         os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @functools.cache
@@ -128,13 +114,8 @@ def cache_folder() -> Path | None:
 
 def user_cache_folder() -> Path:
     """The folder for caches of this user: ``NUMBA_CACHE_DIR`` if set, else the default of the system."""
-    if numba.config.CACHE_DIR:
-        return Path(numba.config.CACHE_DIR)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    places = numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME"), os.environ.get("LOCALAPPDATA")  # last: Windows
+    return Path(next(filter(None, places), None) or Path.home() / ".cache")
 
 
 @functools.cache

@@ -79,36 +79,32 @@ def run_tasks(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> N
         errors.clear()  # they refer to this frame
 
 
-class _BlasLimit:
-    """Limits BLAS to one thread while at least one caller holds the limit, and then restores what was set before."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holders: set[object] = set()
-        self._original: list[tuple[Any, int]] = []  # libraries and their numbers of threads before the limit
-
-    def hold(self, holder: object, held: bool) -> None:
-        """Let `holder` hold the limit, or no longer."""
-        with self._lock:
-            (self._holders.add if held else self._holders.discard)(holder)
-            if self._holders and not self._original:
-                self._original = [(library, library.num_threads) for library in _blas_libraries()]
-                for library, _ in self._original:
-                    library.set_num_threads(1)
-            elif not self._holders:
-                for library, threads in self._original:
-                    library.set_num_threads(threads)
-                self._original = []
-
-    def forget_holders(self) -> None:
-        """Start again in a forked process, which has no other threads."""
-        self._lock = threading.Lock()
-        self._holders.clear()
+_blas_lock = threading.RLock()
+_blas_holders: set[object] = set()  # contexts in which BLAS has one thread
+_blas_before: list[tuple[Any, int]] = []  # libraries and their numbers of threads before the first of them
 
 
-_blas_limit = _BlasLimit()
+def _limit_blas() -> None:
+    """Limit BLAS to one thread if somebody holds the limit; otherwise restore what was set before."""
+    if _blas_holders and not _blas_before:
+        _blas_before.extend((library, library.num_threads) for library in _blas_libraries())
+        for library, _ in _blas_before:
+            library.set_num_threads(1)
+    elif not _blas_holders:
+        for library, threads in _blas_before:
+            library.set_num_threads(threads)
+        _blas_before.clear()
+
+
+def _reset_blas_limit() -> None:
+    """Start again in a forked process, which has no other threads."""
+    global _blas_lock
+    _blas_lock = threading.RLock()
+    _blas_holders.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_blas_limit.forget_holders)
+    os.register_at_fork(after_in_child=_reset_blas_limit)
 
 
 @functools.cache
@@ -127,14 +123,14 @@ def one_blas_thread() -> Iterator[None]:
     """
     holder = object()
     try:
-        _blas_limit.hold(holder, True)
+        with _blas_lock:
+            _blas_holders.add(holder)
+            _limit_blas()
         yield
     finally:
-        try:
-            _blas_limit.hold(holder, False)
-        except KeyboardInterrupt:
-            _blas_limit.hold(holder, False)
-            raise
+        with _blas_lock:
+            _blas_holders.discard(holder)
+            _limit_blas()
 
 
 @functools.cache

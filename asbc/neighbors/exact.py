@@ -12,6 +12,7 @@ pairs that may be near according to this bound are the rows themselves multiplie
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -188,39 +189,31 @@ def _nearest_among(
     vectors, half = shifted(X, order, center, scale, dtype)
     values = np.full((n, kept), np.inf, dtype)
     ids = np.full((n, kept), -1, np.int32)
-    threads = thread_count()
-    size = min(TILE, max(64, -(-len(half) // (4 * threads * COMPARED)) * COMPARED))
+    size = min(TILE, max(64, -(-len(half) // (4 * thread_count() * COMPARED)) * COMPARED))
     full_turns = FULL_TURNS * -(-len(half) // size)
     directions = find_directions(vectors[:n], half[:n], kept)
     outlines = None if directions is None else outline_rows(vectors, directions)
-    pairs = BlockPairs(_nearest_first(vectors, size))
+    busy: set[int] = set()
+    changed = threading.Condition()
 
-    def compare(turn, i, j, space):
+    def compare(task):
         """Multiply two blocks, or their outlines, and keep near rows."""
+        turn, i, j = task
         here, there = slice(i * size, min((i + 1) * size, n)), slice(j * size, (j + 1) * size)
         bounded = outlines is not None and turn >= full_turns
         factors: Any = outlines if bounded else vectors
-        tile, numbers = products(factors[here], factors[there], space), np.arange(here.start, here.stop)
-        both = vectors[here], vectors[there]
-        keep_nearest(tile, numbers, there.start, half[there], half[here], i != j, *both, bounded, values, ids)
+        tile, both = factors[here] @ factors[there].T, (vectors[here], vectors[there])
+        numbers = np.arange(here.start, here.stop)
+        try:
+            keep_nearest(tile, numbers, there.start, half[there], half[here], i != j, *both, bounded, values, ids)
+        finally:
+            with changed:
+                busy.difference_update({i, j})
+                changed.notify_all()
 
-    def work(_):
-        space = np.empty(size * size, dtype)
-        while (taken := pairs.take()) is not None:
-            try:
-                compare(*taken, space)
-            finally:
-                pairs.give_back(*taken[1:])
-
-    run_products(range(threads), work)
+    run_products(free_pairs(_nearest_first(vectors, size), busy, changed), compare)
     back = np.argsort(order)
     return values[back], order.astype(np.int32)[ids[back]], half[:n][back]
-
-
-def products(left: NDArray[Any], right: NDArray[Any], space: NDArray[Any]) -> NDArray[Any]:
-    """Return ``left @ right.T`` in the memory of the flat array `space`: to allocate it each time would take longer."""
-    shape = len(left), len(right)
-    return np.matmul(left, right.T, out=space[: shape[0] * shape[1]].reshape(shape))
 
 
 def nearest_to(
@@ -241,45 +234,31 @@ def nearest_to(
         here = np.arange(start, min(start + height, m))
         own, own_half = (part[: len(here)] for part in shifted(Q, rows[here], center, scale, dtype))
         half[here] = own_half
-        space = np.empty(height * TILE, dtype)
         for first in range(0, n, TILE):
             there = np.arange(first, min(first + TILE, n))
             other, other_half = shifted(X, there, center, scale, dtype)
             longest.append(float(other_half[: len(there)].max()))
-            tile = products(own, other, space)
-            keep_nearest(tile, here, first, other_half, own_half, False, own, other, False, values, ids)
+            keep_nearest(own @ other.T, here, first, other_half, own_half, False, own, other, False, values, ids)
 
     run_products(range(0, m, height), compare)
     return values, ids, half, max(longest)
 
 
-class BlockPairs:
-    """Pairs of blocks to process in a given order, where no two pairs in progress share a block.
+def free_pairs(
+    pairs: list[tuple[int, int]], busy: set[int], changed: threading.Condition
+) -> Iterator[tuple[int, int, int]]:
+    """Yield each pair of blocks, after its number, once neither of its blocks is `busy`, where it then is added.
 
-    Each block's heaps have room for one writer. A thread takes the first pair that is free, so it seldom waits.
+    Each block's heaps have room for one writer. The first pair that is free comes first, so threads seldom wait.
     """
-
-    def __init__(self, pairs: list[tuple[int, int]]):
-        self._waiting = [(turn, *pair) for turn, pair in enumerate(pairs)]
-        self._busy: set[int] = set()
-        self._changed = threading.Condition()
-
-    def take(self) -> tuple[int, int, int] | None:
-        """Return the number of a pair in the order, and its two blocks; None if all are taken."""
-        with self._changed:
-            while self._waiting:
-                for place, (_, i, j) in enumerate(self._waiting):
-                    if i not in self._busy and j not in self._busy:
-                        self._busy |= {i, j}
-                        return self._waiting.pop(place)
-                self._changed.wait()
-            return None
-
-    def give_back(self, i: int, j: int) -> None:
-        """Mark the blocks of a pair as free."""
-        with self._changed:
-            self._busy -= {i, j}
-            self._changed.notify_all()
+    waiting = [(turn, *pair) for turn, pair in enumerate(pairs)]
+    while waiting:
+        with changed:
+            while (free := next((task for task in waiting if busy.isdisjoint(task[1:])), None)) is None:
+                changed.wait()
+            busy.update(free[1:])
+        waiting.remove(free)
+        yield free
 
 
 def _nearest_first(vectors: NDArray[Any], size: int) -> list[tuple[int, int]]:

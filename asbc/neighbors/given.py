@@ -10,8 +10,8 @@ from scipy import sparse
 
 from asbc.kernels.distances import listed_distances
 from asbc.kernels.nearest import sort_candidates
-from asbc.neighbors.types import Neighbors, check_arrays
-from asbc.validation import Floats
+from asbc.neighbors.types import Neighbors
+from asbc.validation import Floats, plain_array
 
 CLOSE_SHARE = 0.99  # share of the distances that must agree with those between the rows of X
 # Two distances agree if they differ by at most this share of the distance plus this share of the median distance.
@@ -39,10 +39,8 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` accepts distances ``1 - cos``, too.
     """
-    if isinstance(given, Neighbors):
-        check_arrays(given, "neighbors")
-        if given.first != 0 or given.n != len(X):
-            raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {given.n} nodes.")
+    if isinstance(given, Neighbors) and (given.first != 0 or len(given.indices) != len(X)):
+        raise ValueError(f"neighbors must be those of all {len(X)} rows of X; got those of {len(given.indices)} nodes.")
     indices, distances = _from_matrix(given, len(X)) if sparse.issparse(given) else _from_arrays(given, len(X))
     squared = listed_distances(X, X, indices)
     _check_distances(np.sqrt(squared), indices, distances, metric)
@@ -54,17 +52,17 @@ def given_neighbors(X: Floats, given: Any, k: int, metric: str = "euclidean") ->
 
 
 def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    one_array = isinstance(given, np.ndarray) and given.ndim != 3
     pair = (given.indices, given.distances) if isinstance(given, Neighbors) else given
     try:
-        if one_array:
-            raise TypeError
-        indices, distances = np.asarray(pair[0]), np.asarray(pair[1], float)
-    except (TypeError, ValueError, IndexError, KeyError):
+        first, second = pair
+        indices, distances = np.asarray(first), np.asarray(second, float)
+    except (TypeError, ValueError):
         raise TypeError(
             "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
-            f"got {f'one array of shape {given.shape}' if one_array else type(given).__name__}."
+            f"got {type(given).__name__} of shape {np.shape(given)}."
         ) from None
+    for part in pair:
+        plain_array(part, "neighbors")  # refuses masked entries
     if indices.ndim != 2 or indices.shape != distances.shape or len(indices) != n:
         raise ValueError(
             f"neighbors must have indices and distances of one shape ({n}, m), a row for each row of X; "

@@ -189,10 +189,44 @@ def check_type(neighbors: Neighbors, name: str = "neighbors") -> None:
     """
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"{name} must be asbc.Neighbors, as from search_neighbors; got {type(neighbors).__name__}.")
-    if not neighbors.__dict__.get("_checked"):
-        check_arrays(neighbors, name)
-        _check_self_loops(neighbors, name)
-        object.__setattr__(neighbors, "_checked", True)
+    if neighbors.__dict__.get("_checked"):
+        return
+    indices, distances, pairs = neighbors.indices, neighbors.distances, neighbors.pairs
+    kinds = [array.dtype.kind if isinstance(array, np.ndarray) else type(array) for array in (indices, distances)]
+    if kinds[0] not in ("i", "u") or kinds[1] != "f":
+        got = [getattr(array, "dtype", type(array).__name__) for array in (indices, distances)]
+        raise TypeError(
+            f"{name} must have whole numbers as indices and floats as distances, in arrays; got {got[0]} and {got[1]}."
+        )
+    if indices.ndim != 2 or not indices.size or indices.shape != distances.shape:
+        raise ValueError(
+            f"{name} must have indices and distances of one 2-dimensional shape; "
+            f"got {indices.shape} and {distances.shape}."
+        )
+    for array in (indices, distances):
+        plain_array(array, name)  # refuses masked entries
+    descending = ~(distances[:, 1:] >= distances[:, :-1]).all(axis=1)
+    own = np.full(neighbors.n, -1)  # the nodes as rows of X; queries are none
+    if neighbors.first is not None:
+        own = np.arange(neighbors.n) + whole_number(neighbors.first, f"{name}.first", 0, MOST_NODES)
+    for wrong, wanted in (
+        (indices.min(axis=1) < 0, "indices of at least 0"),
+        (
+            descending | ~(distances[:, -1] < np.inf) | ~(distances[:, 0] >= 0),
+            "distances that are finite, at least 0 and in ascending order",
+        ),
+        (
+            (indices == own[:, None]).any(axis=1),
+            "no node among its own neighbours (GraphBuilder.fit(X, neighbors=...) removes it; set first=None for "
+            "queries)",
+        ),
+    ):
+        if wrong.any():
+            raise ValueError(f"{name} must have {wanted}; row {int(np.argmax(wrong))} does not.")
+    shape = (neighbors.n, int(pair_count(neighbors.k)))
+    if pairs is not None and (not isinstance(pairs, np.ndarray) or pairs.shape != shape or pairs.dtype != np.float64):
+        raise ValueError(f"{name} must have pairs of shape {shape} and dtype float64, as from with_pairs.")
+    object.__setattr__(neighbors, "_checked", True)
 
 
 def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
@@ -200,60 +234,6 @@ def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
     if checked.__dict__.get("_checked") and part.indices.size:
         object.__setattr__(part, "_checked", True)
     return part
-
-
-def check_arrays(neighbors: Neighbors, name: str) -> None:
-    """Refuse arrays that are not neighbours; a node may be among its own."""
-    indices, distances, pairs = neighbors.indices, neighbors.distances, neighbors.pairs
-    if not isinstance(indices, np.ndarray) or not isinstance(distances, np.ndarray):
-        raise TypeError(
-            f"{name} must have arrays as indices and distances; "
-            f"got {type(indices).__name__} and {type(distances).__name__}."
-        )
-    for array in (indices, distances):
-        plain_array(array, name)  # refuses masked entries
-    if indices.ndim != 2 or indices.shape != distances.shape:
-        raise ValueError(
-            f"{name} must have indices and distances of one 2-dimensional shape; "
-            f"got {indices.shape} and {distances.shape}."
-        )
-    if indices.dtype.kind not in "iu" or distances.dtype.kind != "f":
-        raise TypeError(
-            f"{name} must have whole numbers as indices and floating point distances; "
-            f"got {indices.dtype} and {distances.dtype}."
-        )
-    if not indices.size:
-        raise ValueError(f"{name} must have at least one node and one neighbour; got shape {indices.shape}.")
-    if indices.min() < 0:
-        row = int(np.argmax((indices < 0).any(axis=1)))
-        raise ValueError(
-            f"{name} must have indices of at least 0; row {row} has {indices[row].min()}, which some libraries use for "
-            "a missing neighbour."
-        )
-    wrong = ~(distances[:, -1] < np.inf) | ~(distances[:, 0] >= 0)
-    wrong |= ~(distances[:, 1:] >= distances[:, :-1]).all(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{name} must have distances that are finite, at least 0 and in ascending order; row {row} does not."
-        )
-    wanted = (len(indices), int(pair_count(indices.shape[1])))
-    if pairs is not None and (not isinstance(pairs, np.ndarray) or pairs.shape != wanted or pairs.dtype != np.float64):
-        raise ValueError(f"{name} must have pairs of shape {wanted} and dtype float64, as from with_pairs.")
-    if neighbors.first is not None:
-        whole_number(neighbors.first, f"{name}.first", 0, MOST_NODES)
-
-
-def _check_self_loops(neighbors: Neighbors, name: str) -> None:
-    if neighbors.first is None:
-        return
-    nodes = np.arange(neighbors.first, neighbors.first + neighbors.n)
-    own = (neighbors.indices == nodes[:, None]).any(axis=1)
-    if own.any():
-        raise ValueError(
-            f"{name} must have no node among its own neighbours; node {nodes[np.argmax(own)]} is. "
-            "GraphBuilder.fit(X, neighbors=...) removes it. Set first=None if the nodes are queries."
-        )
 
 
 def check_neighbors(X: Floats, neighbors: Neighbors) -> None:

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,11 +30,9 @@ Work = Callable[[str, str, int], None]
 
 CONNECT_SECONDS = 8  # time that a scheduler may take to answer
 WORKER_SECONDS = 120  # time that may pass without any worker at work
-# Time without any worker at work, after which a cluster that was started here gets new ones. When several workers are
-# killed at once, Dask sometimes does not restart one. It frees the place of that worker after 15 seconds.
-REPLACE_SECONDS = 20
 POLL_SECONDS = 0.02
-BLOCK_TRIES = 3  # times that a block is submitted; Dask gives up on it after four ended workers
+# Dask gives up on a block after this many ended workers. It also blames blocks that waited on a worker while it ended.
+WORKERS_PER_BLOCK = 12
 WATCH_SECONDS = 2  # time without a finished block, after which the scheduler is asked whether workers are busy
 _block_lock = threading.Lock()  # held while this worker process runs a block
 
@@ -78,45 +75,32 @@ class DaskEngine:
         )
         stamp = _stamp(folder)
         futures = {}
-        tries: Counter[int] = Counter()
-
-        def submit(block: int):
-            # Dask remembers tasks by their key. A unique one keeps it from reusing those of a removed build.
-            key = f"{stage}-{block}-{uuid.uuid4().hex}"
-            future = self._client.submit(_run_on_worker, function, folder, stamp, stage, block, pure=False, key=key)
-            futures[future] = block
-            tries[block] += 1
-            return future
-
         try:
-            completed = as_completed([submit(block) for block in blocks])
+            for block in blocks:
+                # Dask remembers tasks by their key. A unique one keeps it from reusing those of a removed build.
+                key = f"{stage}-{block}-{uuid.uuid4().hex}"
+                futures[self._client.submit(_run_on_worker, function, folder, stamp, stage, block, key=key)] = block
+            completed = as_completed(futures)
             last_busy = time.monotonic()
             while completed.count():
                 finished = completed.next_batch(block=False)
                 for future in finished:
-                    block = futures[future]
-                    # Dask cancels tasks only if the client has lost its scheduler.
-                    if future.status == "cancelled":
+                    if future.status == "cancelled":  # Dask does so only if the client has lost its scheduler
                         raise lost
                     if future.status == "error":
-                        try:
-                            future.result()  # raises the block's own error
-                        except KilledWorker as error:
-                            # Dask also blames blocks that waited on a worker while it ended.
-                            if tries[block] < BLOCK_TRIES:
-                                completed.add(submit(block))
-                                continue
-                            raise EngineError(
-                                f"block {block} of stage {stage!r} ended several workers. Most often they have too "
-                                "little memory: give them more, or make blocks smaller."
-                            ) from error
+                        future.result()  # raises the block's own error
                     # The result is None and is not fetched: its worker may be gone by now, and its file is written.
                     future.release()
                     last_busy = time.monotonic()
-                    yield block
+                    yield futures[future]
                 if not finished:
                     last_busy = self._watch(stage, last_busy)
                     time.sleep(POLL_SECONDS)
+        except KilledWorker as error:
+            raise EngineError(
+                f"a block of stage {stage!r} ended several workers. Most often they have too little memory: give them "
+                "more, or make blocks smaller."
+            ) from error
         except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
             raise lost from error
         finally:
@@ -137,9 +121,6 @@ class DaskEngine:
                 lambda dask_scheduler: any(worker.executing for worker in dask_scheduler.workers.values())
             ):
                 return time.monotonic()
-        cluster = self._client.cluster
-        if cluster is not None and waited > REPLACE_SECONDS:
-            cluster.scale(len(cluster.worker_spec))  # starts the workers that are missing
         if waited > WORKER_SECONDS:
             raise EngineError(
                 f"no Dask worker has been at work for {waited:.0f} s in stage {stage!r}. Finished blocks are kept: the "
@@ -219,13 +200,15 @@ def open_engine(
 
 
 def _start_cluster(workers: int):
+    import dask
     from distributed import LocalCluster
 
     try:
-        # No memory limit: Dask would count the pages of memory maps, which the system can reclaim, and end workers.
-        return LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
-        )
+        with dask.config.set({"distributed.scheduler.allowed-failures": WORKERS_PER_BLOCK}):
+            # No memory limit: Dask would count the pages of memory maps, which the system can reclaim, and end workers.
+            return LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None
+            )
     except Exception as error:  # a worker that ends while it starts shows in many ways
         reason = str(error.__cause__ or error) or type(error).__name__
         raise EngineError(
@@ -284,14 +267,9 @@ def _check_workers(client, folder: str) -> None:
 
     try:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
-    except TimeoutError as error:
-        raise EngineError(f"the Dask scheduler has no worker after {WORKER_SECONDS} s.") from error
-    try:
         problems = client.run(_find_problem, folder, _stamp(folder))
-    except (CommClosedError, asyncio.TimeoutError) as error:
-        raise EngineError(f"the Dask cluster was lost while its workers were checked ({error}).") from error
-    except ModuleNotFoundError as error:
-        raise EngineError(f"a Dask worker cannot import asbc ({error}); install it there.") from error
+    except (CommClosedError, asyncio.TimeoutError, TimeoutError, ModuleNotFoundError) as error:
+        raise EngineError(f"the Dask cluster has no usable workers ({type(error).__name__}: {error}).") from error
     for address, problem in problems.items():
         if problem:
             raise _worker_error(address, problem)

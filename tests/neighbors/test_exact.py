@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import asbc
+from asbc.kernels.threads import run_tasks
 from asbc.neighbors import exact as exact_module
-from asbc.neighbors.exact import TILE, BlockPairs, nearest_to
+from asbc.neighbors.exact import TILE, free_pairs, nearest_to
 from tests import twins
 
 SHAPES = {
@@ -70,38 +71,31 @@ BLOCKS = 6
 
 def test_threads_never_work_on_one_block_at_a_time():
     order = [(i, j) for i in range(BLOCKS) for j in range(i, BLOCKS)]
-    pairs = BlockPairs(order)
-    busy, seen, shared, guard = set(), [], [], threading.Lock()
+    busy, changed, working, seen, shared = set(), threading.Condition(), set(), [], []
 
-    def work():
-        while (taken := pairs.take()) is not None:
-            turn, i, j = taken
-            with guard:
-                shared.extend(busy & {i, j})
-                busy.update({i, j})
-                seen.append((turn, i, j))
-            with guard:
-                busy.difference_update({i, j})
-            pairs.give_back(i, j)
+    def work(task):
+        with changed:
+            shared.extend(working & set(task[1:]))
+            working.update(task[1:])
+            seen.append(task)
+        with changed:
+            working.difference_update(task[1:])
+            busy.difference_update(task[1:])
+            changed.notify_all()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not shared
+    run_tasks(free_pairs(order, busy, changed), work, 4)
+    assert not shared and not busy
     assert sorted(seen) == [(turn, i, j) for turn, (i, j) in enumerate(order)]
 
 
 def test_the_first_pair_that_is_free_is_taken():
-    pairs = BlockPairs([(0, 0), (0, 1), (1, 2), (3, 3)])
-    assert pairs.take() == (0, 0, 0)
-    assert pairs.take() == (2, 1, 2)
-    assert pairs.take() == (3, 3, 3)
-    pairs.give_back(1, 2)
-    pairs.give_back(0, 0)
-    assert pairs.take() == (1, 0, 1)
-    assert pairs.take() is None
+    busy = set()
+    pairs = free_pairs([(0, 0), (0, 1), (1, 2), (3, 3)], busy, threading.Condition())
+    assert next(pairs) == (0, 0, 0)
+    assert next(pairs) == (2, 1, 2)
+    assert next(pairs) == (3, 3, 3)
+    busy.clear()
+    assert list(pairs) == [(1, 0, 1)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -37,7 +37,7 @@ def test_mismatched_neighbours(geometry):
 def test_a_node_among_its_own_neighbors_is_refused_by_every_function():
     neighbors = asbc.Neighbors(np.array([[1], [1], [0]]), np.array([[1.0], [0.0], [3.0]]))
     for call in (neighbors.to_distances, lambda: asbc.levina_bickel(neighbors), lambda: neighbors.head(1)):
-        with pytest.raises(ValueError, match="neighbors must have no node among its own neighbours; node 1 is"):
+        with pytest.raises(ValueError, match=r"no node among its own neighbours .*; row 1 does not"):
             call()
     queries = asbc.Neighbors(neighbors.indices, neighbors.distances, first=None)
     assert queries.head(1).n == 3  # a query may have any number
