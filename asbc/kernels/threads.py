@@ -154,13 +154,8 @@ def thread_count() -> int:
 
 def run_products(tasks: Iterable[Any], do: Callable[[Any], Any]) -> None:
     """Call ``do(task)`` for every task on all of numba's threads, with matrix products on one thread each."""
-
-    def do_alone(task):
-        with one_blas_thread():  # also here: a task may outlive an interrupted caller
-            do(task)
-
     with one_blas_thread():
-        run_tasks(tasks, do_alone, thread_count())
+        run_tasks(tasks, do, thread_count())
 
 
 def run_ranges(kernel: Callable[..., Any], count: int, *arguments: Any, least: int = NODES_PER_TASK) -> None:

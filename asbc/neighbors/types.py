@@ -239,14 +239,11 @@ def _inherit_check(checked: Neighbors, part: Neighbors) -> Neighbors:
 def check_neighbors(X: Floats, neighbors: Neighbors) -> None:
     """Refuse neighbours that do not belong to `X`, by comparing the distances of sixteen nodes."""
     check_type(neighbors)
-    last = int(neighbors.indices.max())
+    last = max(int(neighbors.indices.max()), -1 if neighbors.first is None else neighbors.first + neighbors.n - 1)
     if last >= len(X):
         raise ValueError(f"neighbors does not match X: it refers to row {last}, and X has {len(X)} rows.")
     if neighbors.first is None:
         return
-    if neighbors.first + neighbors.n > len(X):
-        last = neighbors.first + neighbors.n - 1
-        raise ValueError(f"neighbors does not match X: it goes up to node {last}, and X has {len(X)} rows.")
     rows = np.unique(np.linspace(0, neighbors.n - 1, 16).astype(int))
     nodes = np.ascontiguousarray(X[neighbors.first + rows])
     measured = np.sqrt(listed_distances(X, nodes, neighbors.indices[rows].astype(np.int64)))

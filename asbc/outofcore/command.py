@@ -153,26 +153,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _summary(folder: Path, manifest: dict) -> None:
-    timing = read_json(folder / "timing.json")
-    used = manifest["search_used"]
-    lines = [
-        ("nodes", f"{manifest['n']:,} x {manifest['d']} {manifest['dtype']}"),
-        ("edges", f"{manifest['edges']:,}, {manifest['edges'] / manifest['n']:.1f} per node"),
-        ("metric", manifest["builder"]["metric"]),
-        ("search", " ".join([used["search"], *(f"{name}={value}" for name, value in used["options"].items())])),
-    ]
-    recall = manifest["recall"]
+    timing, used, recall = read_json(folder / "timing.json"), manifest["search_used"], manifest["recall"]
+    lines = {
+        "nodes": f"{manifest['n']:,} x {manifest['d']} {manifest['dtype']}",
+        "edges": f"{manifest['edges']:,}, {manifest['edges'] / manifest['n']:.1f} per node",
+        "metric": manifest["builder"]["metric"],
+        "search": " ".join([used["search"], *(f"{name}={value}" for name, value in used["options"].items())]),
+    }
     if recall is not None:
         low, high = recall["interval"]
         asked = "" if recall["target"] is None else f", target {recall['target']:g}"
-        text = f"{recall['value']:.4f} [{low:.4f}, {high:.4f}] on {recall['sample']} nodes{asked}"
-        lines.append((f"recall@{manifest['k']}", text))
-    lines += [(f"  {stage}", f"{seconds:.1f} s") for stage, seconds in timing["seconds"].items()]
-    lines.append(("seconds", f"{timing['total_seconds']:.1f} ({timing['engine']} engine)"))
+        found = f"{recall['value']:.4f} [{low:.4f}, {high:.4f}] on {recall['sample']} nodes{asked}"
+        lines[f"recall@{manifest['k']}"] = found
+    lines |= {f"  {stage}": f"{seconds:.1f} s" for stage, seconds in timing["seconds"].items()}
+    lines["seconds"] = f"{timing['total_seconds']:.1f} ({timing['engine']} engine)"
     if timing["peak_bytes"] is not None:
-        lines.append(("peak memory", f"{timing['peak_bytes'] / 2**30:.2f} GiB"))
+        lines["peak memory"] = f"{timing['peak_bytes'] / 2**30:.2f} GiB"
     print(folder)
-    for name, value in lines:
+    for name, value in lines.items():
         print(f"  {name:<14} {value}")
 
 

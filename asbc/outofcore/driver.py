@@ -8,12 +8,13 @@ same bits for every engine, number of workers and history of interruptions. At t
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from asbc.neighbors.lists import Blocks, one_block
 from asbc.neighbors.recall import measure_recall, warn_of_recall
 from asbc.neighbors.search import check_search, decide_search, find_rows
 from asbc.outofcore.engines import open_engine
-from asbc.outofcore.folder import check_graph_files, read_graph_manifest
+from asbc.outofcore.folder import open_files, read_graph_manifest
 from asbc.outofcore.plan import (
     BuildError,
     check_same_plan,
@@ -138,26 +139,29 @@ def build_graph(
     if one_of(engine, "engine", ("local", "dask")) == "local" and scheduler is not None:
         raise ValueError("scheduler needs engine='dask'; got engine='local'.")
     _check_target(folder)
+    if plan["search"] in LIBRARIES:
+        import_library(plan["search"])
+    local = Path(source)
+    if is_url(source):
+        with _locked(folder):
+            local = local_copy(os.fspath(source), folder)
+    path, expected = find_vectors(local)
+    # The map is closed at once: even a few rows would bring nearly all of its pages into memory.
+    vectors = open_array(path, **expected)
+    plan |= vectors_in_plan(vectors, path, plan)
+    warn_about_lengths(vectors, plan["builder"]["metric"], stacklevel=3)
+    del vectors
     steps = Progress(progress)
+    with steps.step("check"):
+        plan["vectors_crc32"] = scan_vectors(path, plan)
     with _locked(folder):
-        path, expected = find_vectors(local_copy(os.fspath(source), folder))
-        # The map is closed at once: even a few rows would bring nearly all of its pages into memory.
-        vectors = open_array(path, **expected)
-        plan |= vectors_in_plan(vectors, path, plan)
-        warn_about_lengths(vectors, plan["builder"]["metric"], stacklevel=3)
-        del vectors
         resumed = (folder / "plan.json").is_file()
-        if not resumed:
-            if plan["search"] in LIBRARIES:
-                import_library(plan["search"])
-            check_space(folder, plan)
-        with steps.step("check"):
-            plan["vectors_crc32"] = scan_vectors(path, plan)
         if resumed:
             check_same_plan(folder, plan)
             if (folder / "manifest.json").is_file():
                 return _check_finished(folder)
         else:
+            check_space(folder, plan)
             write_json(folder / "plan.json", plan)
         # Not part of the plan: the vectors may be moved between two starts.
         write_json(folder / "scratch" / "source.json", {"path": os.fspath(path.resolve())})
@@ -184,27 +188,16 @@ def _check_target(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Create and lock the folder, and explain a full disk. An error before there is a plan leaves nothing behind."""
-    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    """Create and lock the folder, and explain a full disk."""
     try:
         with folder_lock(folder, LOCK):
-            try:
-                yield
-            finally:
-                if not (folder / "plan.json").exists():
-                    with suppress(OSError):  # Windows does not remove an open file
-                        (folder / LOCK).unlink()
+            yield
     except LockedError as error:
         raise BuildError(f"{error} Another build is writing there.") from error
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
         raise BuildError(f"{folder}: {explain_write_error(error)}; finished parts are kept.") from error
-    finally:
-        if not (folder / "plan.json").exists():
-            with suppress(OSError):  # not empty: it holds the copy of a URL
-                for path in created:
-                    path.rmdir()
 
 
 def peak_memory_bytes() -> int | None:
@@ -219,7 +212,7 @@ def _check_finished(folder: Path) -> dict[str, Any]:
     """Return the manifest of a finished build, after a check that its files are as they were written."""
     try:
         manifest = read_graph_manifest(folder)
-        check_graph_files(folder, manifest)
+        open_files(folder, manifest, manifest["files"], verify=True)
     except (DamagedFileError, FileNotFoundError) as error:
         raise BuildError(f"{error} The scratch files are gone: remove {folder} and build it again.") from error
     shutil.rmtree(folder / "scratch", ignore_errors=True)  # still there if the build was killed at its very end
@@ -341,14 +334,12 @@ class _Build:
         """Ask every block for what the bandwidth rule and the estimator of dimension need to become local."""
         job = self.job
         _ = job.dimension  # now, so that no two workers compute what it needs of all nodes
-        surveys = 0
-        while not job.rule_after(surveys).local:
+        for surveys in itertools.takewhile(lambda surveys: not job.rule_after(surveys).local, itertools.count()):
             stage = f"survey-{surveys}"
             self._stage(stage)
             # Blocks are joined on disk: wide ones need not fit into memory.
             for name in read_part(job.part(stage, 0)):
                 job.keep(f"{stage}/{name}", partial(job.joined, stage, name))
-            surveys += 1
 
     def _fill_bandwidths(self) -> None:
         """Give nodes that coincide with all their neighbours the median bandwidth of the others.

@@ -251,14 +251,11 @@ async def _identify(address: str) -> None:
     from distributed import rpc
     from distributed.security import Security
 
-    async def ask() -> None:
-        security = Security().get_connection_args("client")
-        async with rpc(address, timeout=CONNECT_SECONDS, connection_args=security) as peer:
-            identity = await peer.identity()
-            if identity.get("type") != "Scheduler":
-                raise TypeError(f"it is a {identity.get('type')}, not a scheduler")
-
-    await asyncio.wait_for(ask(), CONNECT_SECONDS)
+    security = Security().get_connection_args("client")
+    async with rpc(address, timeout=CONNECT_SECONDS, connection_args=security) as peer:
+        identity = await asyncio.wait_for(peer.identity(), CONNECT_SECONDS)
+    if identity.get("type") != "Scheduler":
+        raise TypeError(f"it is a {identity.get('type')}, not a scheduler")
 
 
 def _check_workers(client, folder: str) -> None:

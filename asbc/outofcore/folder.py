@@ -62,8 +62,8 @@ def load_graph(path: str | os.PathLike, *, verify: bool = False) -> sparse.csr_a
     ((60, 60), True)
     """
     names = [f"graph/{name}.npy" for name in ("indptr", "indices", "data")]
-    folder, manifest = _open_folder(path)
-    indptr, indices, data = _open_files(folder, manifest, names, verify)
+    folder, manifest = Path(path), read_graph_manifest(path)
+    indptr, indices, data = open_files(folder, manifest, names, verify)
     n = int(manifest["n"])
     if len(indptr) != n + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or len(indices) != len(data):
         raise DamagedFileError(f"{folder / 'graph'}: indptr, indices and data do not match; build it again.")
@@ -106,9 +106,9 @@ def load_nodes(path: str | os.PathLike, *, verify: bool = False) -> dict[str, ND
     ...     sorted(asbc.load_nodes(f"{folder}/graph"))
     ['at_edge', 'dimension', 'effective_rank', 'objective', 'sigma', 'slope']
     """
-    folder, manifest = _open_folder(path)
+    folder, manifest = Path(path), read_graph_manifest(path)
     names = [name for name in manifest["files"] if name.startswith("nodes/")]
-    arrays = _open_files(folder, manifest, names, verify)
+    arrays = open_files(folder, manifest, names, verify)
     return {Path(name).stem: array for name, array in zip(names, arrays, strict=True)}
 
 
@@ -140,8 +140,8 @@ def load_rows(path: str | os.PathLike, *, verify: bool = False) -> tuple[Neighbo
     (30, (60, 30))
     """
     names = [f"rows/{name}.npy" for name in ("indices", "distances", "weights")]
-    folder, manifest = _open_folder(path)
-    indices, distances, weights = _open_files(folder, manifest, names, verify)
+    folder, manifest = Path(path), read_graph_manifest(path)
+    indices, distances, weights = open_files(folder, manifest, names, verify)
     if not len(indices) == int(manifest["n"]) or not indices.shape == distances.shape == weights.shape:
         raise DamagedFileError(f"{folder / 'rows'}: indices, distances and weights do not match; build it again.")
     _check_node_ids(folder / names[0], len(indices), indices)
@@ -178,19 +178,8 @@ def read_graph_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     return manifest
 
 
-def check_graph_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare every file that a manifest lists with its dtype, shape, size and checksum."""
-    _open_files(folder, manifest, manifest["files"], verify=True)
-
-
-def _open_folder(path: Any) -> tuple[Path, dict[str, Any]]:
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be the folder of a graph that asbc-build wrote; got {type(path).__name__}.")
-    return Path(path), read_graph_manifest(path)
-
-
-def _open_files(folder: Path, manifest: Mapping[str, Any], names: Iterable[str], verify: bool) -> list[NDArray]:
-    """Open some of the files that the manifest lists, as memory maps."""
+def open_files(folder: Path, manifest: Mapping[str, Any], names: Iterable[str], verify: bool) -> list[NDArray]:
+    """Open some of the files that the manifest lists, as memory maps; `verify` compares them with their checksums."""
     verify = true_or_false(verify, "verify")
     arrays = []
     for name in names:

@@ -28,7 +28,6 @@ from asbc.storage import (
     file_inside,
     open_array,
     read_json,
-    remove_temporary_files,
     write_json,
 )
 from asbc.validation import check_k, seed_number, whole_number
@@ -153,18 +152,15 @@ def is_url(source: str | os.PathLike) -> bool:
 
 
 def local_copy(source: str, folder: Path) -> Path:
-    """Return `source` as a local path; a URL is copied into the build's folder once."""
-    if not is_url(source):
-        return Path(source)
+    """Copy a URL into the build's folder once, and return the path of the copy."""
     with needed("reading from a URL", "scale"):
         import fsspec
     copy, origin = folder / "source" / "vectors.npy", folder / "source" / "origin.json"
-    if copy.is_file() and origin.is_file():
-        url = read_json(origin).get("url")
+    if copy.is_file():
+        url = read_json(origin)["url"]
         if url != source:
             raise BuildError(f"{folder}: holds a copy of {url!r}, not of {source!r}. Use another folder or remove it.")
         return copy
-    remove_temporary_files(copy.parent)
     arrived = folder / "source" / "arrived.npy"  # renamed once it is known to be complete
     try:
         with fsspec.open(source, "rb") as remote, atomic_file(arrived) as file:
@@ -178,7 +174,6 @@ def local_copy(source: str, folder: Path) -> Path:
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             raise
         raise BuildError(f"{source}: cannot be read ({type(error).__name__}: {error}).") from error
-    copy.unlink(missing_ok=True)
     write_json(origin, {"url": source})
     os.replace(arrived, copy)
     return copy

@@ -14,6 +14,7 @@ the engine, not on other blocks of the same stage. The stages are, in order:
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,10 +145,7 @@ class BuildFolder:
     @functools.cached_property
     def rule(self) -> Bandwidth:
         """The bandwidth rule, resolved to a local one."""
-        surveys = 0
-        while not self.rule_after(surveys).local:
-            surveys += 1
-        return self.rule_after(surveys)
+        return next(rule for rule in map(self.rule_after, itertools.count()) if rule.local)
 
     @functools.cached_property
     def weights(self) -> Weights:

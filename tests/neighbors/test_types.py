@@ -22,7 +22,7 @@ def test_mismatched_neighbours(geometry):
         asbc.dim_mst(X[:100], neighbors)
     with pytest.raises(ValueError, match="neighbors does not match X: its distances are not those"):
         asbc.dim_mst(X[::-1], neighbors)
-    with pytest.raises(ValueError, match="neighbors does not match X: it goes up to node"):
+    with pytest.raises(ValueError, match="neighbors does not match X: it refers to row 238"):
         asbc.dim_mst(X[:238], asbc.Neighbors(np.zeros((4, 1), int), np.zeros((4, 1)), first=235))
     with pytest.raises(TypeError, match=r"neighbors must be asbc.Neighbors.*got ndarray"):
         asbc.dim_mst(X, neighbors.indices)
