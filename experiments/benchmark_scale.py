@@ -34,7 +34,7 @@ from scipy import sparse
 import asbc
 from asbc.evaluate.comparison import compare
 from asbc.learn.labels import encode_partial
-from asbc.learn.propagation import propagate
+from asbc.learn.predict import propagate
 from asbc.neighbors.types import with_pairs
 from asbc.rows import solve_rows
 

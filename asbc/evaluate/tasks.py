@@ -24,8 +24,7 @@ from asbc.bandwidth import BandwidthChoice
 from asbc.evaluate.sample import Method, Sample, key_of, timed
 from asbc.learn.clusters import GraphClusters
 from asbc.learn.labels import reveal
-from asbc.learn.propagation import propagate
-from asbc.learn.vote import loo_predict
+from asbc.learn.predict import loo_predict, propagate
 from asbc.rows import row_weights
 from asbc.validation import whole_number
 from asbc.weights import Weights
@@ -326,7 +325,7 @@ class LabelPropagation(Task):
     labels : sequence of int, default=(1, 2, 5, 10, 15, 20)
         Labels per class that are revealed; each is a level.
     alpha : float, default=0.85
-        Weight of the neighbours in a node's new value, see :func:`asbc.learn.propagation.propagate`.
+        Weight of the neighbours in a node's new value, see :func:`asbc.learn.predict.propagate`.
     max_rounds : int, default=200
         Maximum number of rounds.
     tol : float, default=1e-6

@@ -3,7 +3,7 @@
 `source` opens the rows of a graph, in memory or on disk, for all others: a variable `rows` holds them. `labels` turns
 labels into class codes and applies the corrections of a reviewer.
 
-- Classification: `vote` and `propagation` compute, and `classifiers` has the estimators.
+- Classification: `predict` has the vote and label propagation, `classifiers` the estimators.
 - Wrong labels: `experts` estimates the probability of each class, and `issues` ranks the labels.
 - Clusters: `clusters` finds them, `names` names them.
 - Description: `duplicates`, and `describe` for everything together.

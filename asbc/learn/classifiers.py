@@ -16,9 +16,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from asbc.bandwidth import Perplexity
 from asbc.builder import GraphBuilder
 from asbc.learn.labels import align_rows, decode_partial, encode_partial
-from asbc.learn.propagation import propagate
+from asbc.learn.predict import ballots, graph_vote, loo_predict, propagate
 from asbc.learn.source import fit_copy, given_graph
-from asbc.learn.vote import ballots, graph_vote, loo_predict
 from asbc.validation import MetricInRepr, estimator_vectors, one_of, real_array, row_index, true_or_false
 
 LABELS_FOR_HALF = 5  # labels per class at which equal shares and the propagated ones count the same

@@ -13,8 +13,8 @@ from asbc.kernels.mst import tree_lengths
 from asbc.learn.duplicates import Duplicates, find_duplicates, linked_pieces, scale_and_dimension
 from asbc.learn.issues import wilson_interval
 from asbc.learn.labels import align_rows, encode_partial
+from asbc.learn.predict import vote_of_rows
 from asbc.learn.source import open_source, row_blocks
-from asbc.learn.vote import vote_of_rows
 from asbc.validation import as_vectors, normalize
 
 FENCE = 3.0  # an outlier lies this many quartile ranges above the upper quartile of the log scores

@@ -14,8 +14,8 @@ from scipy import sparse, stats
 from asbc.extras import needed
 from asbc.learn.experts import ClassProbabilities
 from asbc.learn.labels import align_rows, apply_corrections, decode_partial, encode_partial, read_corrections
+from asbc.learn.predict import vote_of_rows
 from asbc.learn.source import BLOCK_NODES, GraphRows, Source, open_source, row_blocks
-from asbc.learn.vote import vote_of_rows
 from asbc.validation import whole_number
 
 if TYPE_CHECKING:

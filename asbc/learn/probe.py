@@ -21,8 +21,8 @@ from asbc.builder import GraphBuilder
 from asbc.dimension import SMALLEST_TREE, levina_bickel
 from asbc.learn.describe import global_rank
 from asbc.learn.labels import encode_partial
+from asbc.learn.predict import loo_predict
 from asbc.learn.source import limit_candidates
-from asbc.learn.vote import loo_predict
 from asbc.validation import whole_number
 
 MIN_ROWS = SMALLEST_TREE + 1  # so that each row has enough neighbours for the dimension

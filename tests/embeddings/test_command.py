@@ -19,7 +19,7 @@ from asbc.configs import conf_dir
 from asbc.embeddings import EncoderSource, Files, command, read_checkpoint
 from asbc.embeddings.source import published_file
 from asbc.embeddings.store import Entry, cache_folder, entry_folders, read_entry
-from asbc.learn.vote import loo_predict
+from asbc.learn.predict import loo_predict
 from asbc.storage import write_json
 from tests.commands import call, run
 from tests.walks import walk

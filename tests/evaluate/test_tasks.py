@@ -4,7 +4,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import asbc
 from asbc.evaluate import Clustering, LabelPropagation, LeaveOneOut, Method, Regret, Sample
-from asbc.learn.vote import loo_predict
+from asbc.learn.predict import loo_predict
 from tests.evaluate.small import KNN, NNK, by_metric
 
 

@@ -19,8 +19,7 @@ from asbc.bandwidth import KnownBandwidth
 from asbc.evaluate.geometry import graph_health, local_kernels
 from asbc.extras import MissingExtraError
 from asbc.learn.labels import encode_partial, reveal
-from asbc.learn.propagation import propagate, transition
-from asbc.learn.vote import graph_vote, loo_predict
+from asbc.learn.predict import graph_vote, loo_predict, propagate, transition
 from asbc.neighbors.types import with_pairs
 from asbc.outofcore import BuildError
 

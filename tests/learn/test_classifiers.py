@@ -15,8 +15,7 @@ from sklearn.utils.estimator_checks import check_classifiers_classes, parametriz
 
 import asbc
 from asbc.learn.labels import reveal
-from asbc.learn.propagation import propagate
-from asbc.learn.vote import graph_vote, loo_predict
+from asbc.learn.predict import graph_vote, loo_predict, propagate
 from asbc.outofcore.driver import build_graph
 from asbc.storage import DamagedFileError
 
@@ -169,7 +168,7 @@ def test_classes_are_worked_on_some_at_a_time_with_the_same_answer(digits, shown
     graph = asbc.GraphBuilder("uniform").fit_transform(X)
     codes = np.arange(len(y)) % 41
     wanted = propagate(graph, codes, shown, n_classes=41)
-    monkeypatch.setattr("asbc.learn.propagation.SCORE_BYTES", 1)
+    monkeypatch.setattr("asbc.learn.predict.SCORE_BYTES", 1)
     found = propagate(graph, codes, shown, n_classes=41)
     np.testing.assert_array_equal(found.scores, wanted.scores)
     assert (found.rounds, found.converged) == (wanted.rounds, wanted.converged)

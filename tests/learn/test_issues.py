@@ -18,8 +18,8 @@ from asbc.learn import source as source_module
 from asbc.learn.experts import ClassProbabilities, LeaveOneOutRidge, logistic_regression, weigh_experts
 from asbc.learn.issues import move_labels
 from asbc.learn.labels import decode_partial, encode_partial
+from asbc.learn.predict import loo_predict
 from asbc.learn.source import open_source
-from asbc.learn.vote import loo_predict
 from asbc.outofcore.driver import build_graph
 from asbc.storage import DamagedFileError
 from tests.faults.flips import flip
@@ -203,7 +203,7 @@ def test_a_folder_read_in_blocks_says_the_same(monkeypatch, digits, fitted, fold
             sizes.append(len(part.indices))
             yield part
 
-    for module in ("issues", "experts", "vote"):
+    for module in ("issues", "experts", "predict"):
         monkeypatch.setattr(f"asbc.learn.{module}.row_blocks", small_blocks)
     found = asbc.find_label_issues(folder, digits[1], vectors=digits[0])
     for name in ("suggested", "voted", "order", "supporters"):

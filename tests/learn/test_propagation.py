@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asbc.learn import propagation
+from asbc.learn import predict
 from asbc.learn.labels import encode_partial, reveal
-from asbc.learn.propagation import propagate, transition
+from asbc.learn.predict import propagate, transition
 
 
 def random_graph(rng, n, k):
@@ -166,7 +166,7 @@ def plain(monkeypatch):
 
     def run(*args, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(propagation, "_symmetric", lambda graph: False)
+            patch.setattr(predict, "_symmetric", lambda graph: False)
             return propagate(*args, **options)
 
     return run

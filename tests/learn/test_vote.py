@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asbc.learn.vote import loo_predict
+from asbc.learn.predict import loo_predict
 
 
 def slow_vote(indices, weights, codes):
