@@ -371,16 +371,12 @@ def find_clusters(
     names = [_names(level, labels, texts) for level in fitted.levels_]
     examples = [_central(graph, level) for level in fitted.levels_]
     recommended = fitted.levels_[fitted.level_]
-    columns: dict[str, Any] = {
-        "cluster": np.arange(fitted.n_clusters_),
-        "name": names[fitted.level_],
-        "size": np.bincount(recommended),
-        "stability": fitted.stability_,
-        "examples": [list(dict.fromkeys(nodes)) for nodes in examples[fitted.level_].tolist()],
-    }
+    table = pd.DataFrame({"name": names[fitted.level_], "size": np.bincount(recommended)}).rename_axis("cluster")
+    table["stability"] = fitted.stability_
+    table["examples"] = [list(dict.fromkeys(nodes)) for nodes in examples[fitted.level_].tolist()]
     if labels is not None:
-        columns["labels"] = _label_mix(recommended, labels)
-    return Clusters(fitted.levels_, fitted.level_, names, examples, fitted.confidence_, pd.DataFrame(columns))
+        table["labels"] = _label_mix(recommended, labels)
+    return Clusters(fitted.levels_, fitted.level_, names, examples, fitted.confidence_, table.reset_index())
 
 
 def _names(clusters: NDArray[np.int64], labels: list | None, texts: list[str] | None) -> list[str]:

@@ -362,24 +362,21 @@ def colorings(found: Findings) -> list[Coloring]:
         count, note = len(found.clusters.table), "listed below, the largest first"
         way = Coloring("cluster", "Cluster", note, nodes["cluster"], class_palette(count), -0.5, count - 0.5, [])
         ways.insert(0 if many else 1, way)
+    doubt = "0 if only the label has support, 1 if only another class has; above 0.5 the label is doubtful"
     for key, title, note, palette in (
         ("dimension", "Local dimension", "intrinsic dimension around a node", viridis(256)),
         ("sigma", "Bandwidth σ", "width of the kernel chosen for a node", viridis(256)),
         ("density", "Density", "median distance to the last neighbour, divided by the node's own", cividis(256)),
+        ("suspicion", "Label suspicion", doubt, plasma(256)[::-1]),
     ):
         if key in nodes:
             usable = nodes[key][np.isfinite(nodes[key])]
-            low, high = np.quantile(usable, SCALE_QUANTILES) if len(usable) else (0.0, 1.0)
-            low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
-            ends = float(low), float(high)
+            free = key != "suspicion" and len(usable)
+            low, high = np.quantile(usable, SCALE_QUANTILES).tolist() if free else (0.0, 1.0)
+            ends = (low, high) if high > low else (low - 0.5, low + 0.5)
             ways.append(Coloring(key, title, note, nodes[key], list(palette), *ends, [], scale=True))
     note = "connected components of the graph; component 1 is the largest"
-    ways.append(_classes("component " + (nodes["component"] + 1).astype(str), "component", "Component", note))
-    if "suspicion" in nodes:
-        note = "0 if only the label has support, 1 if only another class has; above 0.5 the label is doubtful"
-        palette, values = list(plasma(256)[::-1]), nodes["suspicion"]
-        ways.append(Coloring("suspicion", "Label suspicion", note, values, palette, 0.0, 1.0, [], scale=True))
-    return ways
+    return [*ways, _classes("component " + (nodes["component"] + 1).astype(str), "component", "Component", note)]
 
 
 def _classes(names: pd.Series, key: str, title: str, note: str) -> Coloring:

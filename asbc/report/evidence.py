@@ -43,7 +43,6 @@ PAPER_DEFAULTS = {
     "neighbors.metric": "cosine",
     "seed": 0,
 }
-SCORE = ("method", "level", "trial", "value", "scored", "right")
 REQUIRED = {"dataset", "encoder", "method", "samples", "level", "trial", "metric", "value"}
 BASELINE = "knn"  # the method that others are compared with
 FEWEST_TRIALS = 3  # verdicts need at least this many
@@ -492,7 +491,6 @@ def _sweep(group: list[StoredRun], nearest: StoredRun, record: Experiment) -> Sw
         rows = rows[~rows["method"].str.startswith(CANDIDATES)]
         if len(rows):
             rows = rows[rows["samples"] == last_level(rows)]
-            rows = rows[[name for name in SCORE if name in rows]]
             frames.append(rows.assign(**{name: _plain(flat[run.id].get(key)) for key, name in axes.items()}))
     if len(frames) < 2 or not axes:
         return None

@@ -17,7 +17,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -42,8 +42,6 @@ from asbc.storage import write_atomic
 BLUE, GREEN, ORANGE, RED = "#0072b2", "#009e73", "#e69f00", "#d55e00"
 BROWN, INDIGO = "#8c510a", "#4b3f9e"
 INK, MUTED, FAINT, GRID = "#1f2933", "#5b6770", "#9aa5b1", "#e4e8ec"
-# Light to dark, for few nodes to many.
-SHADES = ("#d7e8f4", "#a6cbe4", "#75aed3", "#4491c3", "#1475b2", "#006299", "#005079", "#003d5a", "#00283f")
 WIDTHS = {"single": 3.5, "double": 7.16}  # inches, of one and of two columns of an IEEE paper
 DPI = 300
 MAX_HEATMAP_AXES = 4  # settings of a sweep that are drawn in pairs
@@ -87,7 +85,6 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 @contextmanager
 def style(font_size: float = 10) -> Iterator[None]:
     """Apply the matplotlib settings of all figures, and none of the user's; `font_size` is in points."""
-
     settings: Any = {
         "font.size": font_size,
         "axes.titlesize": 1.05 * font_size,
@@ -166,7 +163,6 @@ def draw(
     legend : bool, default=True
         Whether to add one legend below the panels. A panel that draws its own keeps it, and adds nothing to this one.
     """
-
     rows = -(-len(panels) // columns)
     letters = int((size[0] - 0.6) * 72 / (0.68 * font_size))  # of a title, next to the labels of the y axis
     with style(font_size):
@@ -183,12 +179,11 @@ def draw(
 
 def _add_legend(canvas: Canvas, panels: Sequence[Axes], place: str) -> list[str]:
     """Add a legend of all panels without their own, in as many columns as fit, and return its names."""
-
     entries: dict[str, Any] = {}
     for axes in panels:
         if axes.get_legend() is None:
-            handles, names = axes.get_legend_handles_labels()
-            entries |= dict(zip(names, handles, strict=True))
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                entries.setdefault(name, handle)
     if entries:
         points = mpl.rcParams["font.size"]
         column = 0.6 * points * max(map(len, entries)) + 5 * points
@@ -203,13 +198,9 @@ def figure_svgs(drawing: Drawing, salt: str) -> list[str]:
 
     Panels of a row of three are drawn smaller, because they are shown smaller: their text stays readable.
     """
-
     size = (3.9, 3.1) if drawing.columns == 3 else (5.0, 3.5)
     drawn = [draw([panel], 1, size, legend=False) for panel in drawing.panels]
-    parts = [
-        _element(canvas, panel.title, f"{salt} {i}")
-        for i, (canvas, panel) in enumerate(zip(drawn, drawing.panels, strict=True))
-    ]
+    parts = [_element(drawn[i], panel.title, f"{salt} {i}") for i, panel in enumerate(drawing.panels)]
     with style():
         canvas = Canvas(figsize=(5.0, 0.2))
         if names := _add_legend(canvas, [axes for one in drawn for axes in one.axes], "upper left"):
@@ -286,9 +277,7 @@ def regimes(study: Study, spec: Figure) -> list[Panel]:
 
     def panel(title: str, name: str, color: str, **settings: Any) -> Panel:
         def paint(axes: Axes) -> None:
-            low, mid, high = (
-                study.of(f"{name}_{q}").groupby("scale")["value"].mean() for q in ("q25", "median", "q75")
-            )
+            low, mid, high = (study.of(f"{name}_{q}").groupby("scale")["value"].mean() for q in chosen)
             axes.axvspan(chosen["q25"], chosen["q75"], color=GREEN, alpha=0.16, lw=0)
             axes.axvline(chosen["median"], color=GREEN, lw=1.2)
             axes.fill_between(mid.index, low, high, color=color, alpha=0.22, lw=0)
@@ -380,8 +369,8 @@ def _cloud(study: Study, target: str, estimator: str) -> Panel | None:
 
         up, across = counts.shape
         shown = np.ma.masked_equal(counts, 0)
-        look: Any = {"cmap": ListedColormap(SHADES), "norm": LogNorm(1, max(int(counts.max()), 2)), "rasterized": True}
-        axes.pcolormesh(edges[: across + 1], edges[: up + 1], shown, **look)
+        norm = LogNorm(0.2, max(int(counts.max()), 2))  # a single node is not white
+        axes.pcolormesh(edges[: across + 1], edges[: up + 1], shown, cmap="Blues", norm=norm, rasterized=True)
         ends = np.array([1.0, max(right, top)])
         axes.plot(ends, ends, color=INK, ls=":", lw=1, label="r = d")
         if {"slope", "intercept"} <= set(means.index):
@@ -532,8 +521,8 @@ def draw_sweep(found: Sweep, name: str) -> Drawing:
     if len(found.axes) == 1:
         return Drawing(name, title, f"Means with 95% intervals, {at}.", [_sweep_curve(found, *found.axes)])
     method = "nnk_sigma" if "nnk_sigma" in found.methods else found.methods[-1]
-    caption = f"Means of {label(method)} over trials, {at}. Other settings are nearest to the paper, or the best ones."
-    return Drawing(name, title, caption, _heatmaps(found, method))
+    others = " Other settings are nearest to the paper, or the best ones." if len(found.axes) > 2 else ""
+    return Drawing(name, title, f"Means of {label(method)} over trials, {at}.{others}", _heatmaps(found, method))
 
 
 def _sweep_curve(found: Sweep, axis: str) -> Panel:
@@ -573,8 +562,7 @@ def _heatmap(table: pd.DataFrame, title: str, fixed: str, low: float, high: floa
 
     def paint(axes: Axes) -> None:
 
-        shades = LinearSegmentedColormap.from_list("asbc", SHADES[:6])
-        image = axes.imshow(table, cmap=shades, aspect="auto", vmin=low, vmax=high)
+        image = axes.imshow(table, cmap="Blues", aspect="auto", vmin=low, vmax=high)
         bar = axes.figure.colorbar(image, ax=axes, label=title, pad=0.02, aspect=30)
         bar.ax.grid(visible=False)
         size = "medium" if len(table.columns) < 4 else "small" if len(table.columns) < 6 else "x-small"
@@ -645,6 +633,8 @@ def _label_x_axis(axes: Axes, study: Study, metric: str) -> None:
     places, axis = _x_axis(study, metric)[1], study.record.axis
     axes.set_xticks(list(places.values()), [level_name(value) for value in places])
     axes.set_xlabel(axis.label if axis and study.swept else study.record.metric(metric).level)
+    if not study.swept:
+        axes.set_xlim(-0.5, len(places) - 0.5)
 
 
 def _whisker_lines(
@@ -677,7 +667,6 @@ def _whiskers(axes: Axes, x: Sequence[float], found: Sequence[Comparison], color
 
 def _log_ticks(axis: Any, steps: Sequence[float] = (1,)) -> None:
     """Label a logarithmic axis in plain text, at the given multiples of powers of ten."""
-
     axis.set_major_locator(LogLocator(subs=steps, numticks=8))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())

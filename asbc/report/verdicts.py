@@ -290,10 +290,8 @@ def judge(subject: Subject) -> list[Verdict]:
 
 def combine(verdicts: Iterable[str]) -> str:
     """Return the verdict on several claims together: all must hold, and one that does not hold decides."""
-    found = list(verdicts)
-    if FAILS in found:
-        return FAILS
-    return HOLDS if found and all(verdict == HOLDS for verdict in found) else UNKNOWN
+    found = set(verdicts)
+    return FAILS if FAILS in found else HOLDS if found == {HOLDS} else UNKNOWN
 
 
 def _above(study: Study, claim: Claim) -> Result:

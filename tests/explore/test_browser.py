@@ -192,7 +192,7 @@ def test_ids_are_copied(page):
 def test_colours_are_switched(page):
     select = Select(element(page, "colour"))
     keys = [option.get_attribute("value") for option in select.options]
-    assert keys == ["label", "cluster", "dimension", "sigma", "density", "component", "suspicion"]
+    assert keys == ["label", "cluster", "dimension", "sigma", "density", "suspicion", "component"]
     seen = set()
     for key in keys:
         select.select_by_value(key)
