@@ -116,7 +116,7 @@ class Comparison:
     difference : float
         Mean of `a - b` over the pairs.
     low, high : float
-        Ends of its bootstrap interval.
+        Ends of its 95% bootstrap interval.
     p_value : float
         Wilcoxon signed-rank test over the trials, two-sided; 1 if no trial differs.
     wins, ties, losses : int
@@ -125,8 +125,6 @@ class Comparison:
         Number of trials.
     over : str
         What was resampled for the interval: "trials", or "trials and nodes".
-    confidence : float
-        Of the interval, such as 0.95.
 
     Examples
     --------
@@ -147,7 +145,6 @@ class Comparison:
     losses: int
     trials: int
     over: str
-    confidence: float
 
     @property
     def verdict(self) -> str:
@@ -170,7 +167,6 @@ def compare(
     trial: ArrayLike | None = None,
     hits_a: Hits | None = None,
     hits_b: Hits | None = None,
-    confidence: float = 0.95,
     bootstrap: Bootstrap | None = None,
 ) -> Comparison:
     """Compare two methods on the same trials.
@@ -187,8 +183,6 @@ def compare(
         Trial of each pair; None if every pair is its own trial.
     hits_a, hits_b : (m, N) arrays of int8, default=None
         For each pair and each node of the data set: 1 right, 0 wrong, -1 not scored.
-    confidence : float, default=0.95
-        Of the interval.
     bootstrap : Bootstrap, default=None
         None for ``Bootstrap(n_boot=2000, seed=0)``.
 
@@ -212,8 +206,6 @@ def compare(
         raise ValueError(f"a and b must be pairs of one shape (m,), m >= 1; got {x.shape} and {y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("a and b must be finite")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1; got {confidence}")
     delta = np.where(np.isclose(x, y, rtol=0, atol=SAME), 0.0, x - y)
     _, member = np.unique(np.arange(len(x)) if trial is None else np.asarray(trial), return_inverse=True)
     counts = np.bincount(member)
@@ -225,8 +217,7 @@ def compare(
         right, seen = _paired([hits_a, hits_b])
         nodes = (right[0] - right[1])[None]
     means = (bootstrap or Bootstrap()).means(delta[None], member, nodes, seen)[:, 0]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+    low, high = np.quantile(means, [0.025, 0.975])
     return Comparison(
         mean_a=float(x.mean()),
         mean_b=float(y.mean()),
@@ -239,13 +230,10 @@ def compare(
         losses=int((delta < 0).sum()),
         trials=len(counts),
         over="trials" if nodes is None else "trials and nodes",
-        confidence=confidence,
     )
 
 
-def compare_methods(
-    table: pd.DataFrame, a: str, b: str, *, metric: str = "loo", confidence: float = 0.95
-) -> Comparison:
+def compare_methods(table: pd.DataFrame, a: str, b: str, *, metric: str = "loo") -> Comparison:
     """Compare two methods of a results table, over all levels in it.
 
     Parameters
@@ -257,8 +245,6 @@ def compare_methods(
         Names in its `method` column.
     metric : str, default="loo"
         Name in its `metric` column.
-    confidence : float, default=0.95
-        Of the interval.
 
     Returns
     -------
@@ -300,7 +286,6 @@ def compare_methods(
         trial=trial,
         hits_a=hits_of(left) if one else None,
         hits_b=hits_of(right) if one else None,
-        confidence=confidence,
     )
 
 

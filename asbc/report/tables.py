@@ -96,7 +96,7 @@ def _fill(
     if found:
         over = " or ".join(sorted({c.over for c in found}, reverse=True))
         trials = ", ".join(map(str, sorted({c.trials for c in found})))
-        how = f"{found[0].confidence:.0%} bootstrap intervals over {over}; trials: {trials}."
+        how = f"95% bootstrap intervals over {over}; trials: {trials}."
         notes = (*notes, about_differences, how)
     note = " ".join(text for text in (spec.caption, *notes) if text)
     header = [named[i][0] for i in kept]

@@ -107,8 +107,6 @@ def test_bad_input():
         compare([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="finite"):
         compare([np.nan], [1.0])
-    with pytest.raises(ValueError, match="confidence"):
-        compare([1.0], [1.0], confidence=95)
 
 
 def test_hits_survive_packing():
