@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import hydra
 import pandas as pd
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from hydra.utils import instantiate
@@ -244,12 +243,13 @@ def explain(error: HydraException) -> str:
     _, appended, key = str(error).partition("Could not append to config. An item is already at '")
     if appended:
         return f"{key.partition(chr(39))[0]} is a setting already; type it without the +"
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return _unknown_option(group, name, error.options)
-    group, _, name = str(error).partition("Could not load '")[2].partition("'")[0].rpartition("/")
+    missing = getattr(error, "missing_cfg_file", None) or str(error).partition("Could not load '")[2].partition("'")[0]
+    group, _, name = missing.rpartition("/")
     if group:
-        return _unknown_option(group, name, [path.stem for path in (conf_dir() / group).glob("*.yaml")])
+        own = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+        options = getattr(error, "options", None) or ()  # those of the user's folders, too
+        known = sorted({*own, *options, *(composed_methods() if group == "method" else ())})
+        return f"there is no {group} {name!r}{closest(name, known)} Available: {', '.join(known)}"
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException) and OmegaConf.is_dict(cause.parent_node):
         prefix = str(cause.full_key or "").rpartition(".")[0]
@@ -258,11 +258,6 @@ def explain(error: HydraException) -> str:
         swept = {"-m", "--multirun"} & {*sys.argv} and f" ++{key}=... sets it in the swept options that have it."
         return f"there is no setting {key}{close}{swept or ''}"
     return "\n".join(str(each) for each in (error, cause) if each is not None)
-
-
-def _unknown_option(group: str, name: str, options: Iterable[str]) -> str:
-    known = sorted({*options, *(composed_methods() if group == "method" else ())})
-    return f"there is no {group} {name!r}{closest(name, known)} Available: {', '.join(known)}"
 
 
 def start(arguments: list[str]) -> int:
