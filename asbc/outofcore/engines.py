@@ -30,6 +30,9 @@ Work = Callable[[str, str, int], None]
 
 CONNECT_SECONDS = 8  # time that a scheduler may take to answer
 WORKER_SECONDS = 120  # time that may pass without any worker at work
+# Time without any worker at work, after which a cluster that was started here gets new ones. When several workers are
+# killed at once, Dask sometimes does not restart one. It frees the place of that worker after 15 seconds.
+REPLACE_SECONDS = 20
 POLL_SECONDS = 0.02
 # Dask gives up on a block after this many ended workers. It also blames blocks that waited on a worker while it ended.
 WORKERS_PER_BLOCK = 12
@@ -121,6 +124,9 @@ class DaskEngine:
                 lambda dask_scheduler: any(worker.executing for worker in dask_scheduler.workers.values())
             ):
                 return time.monotonic()
+        cluster = self._client.cluster
+        if cluster is not None and waited > REPLACE_SECONDS:
+            cluster.scale(len(cluster.worker_spec))  # starts the workers that are missing
         if waited > WORKER_SECONDS:
             raise EngineError(
                 f"no Dask worker has been at work for {waited:.0f} s in stage {stage!r}. Finished blocks are kept: the "

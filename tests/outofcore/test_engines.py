@@ -221,6 +221,27 @@ def test_a_worker_that_is_paused_is_an_error_and_no_stall(processes, monkeypatch
             next(done)
 
 
+def test_workers_that_dask_loses_are_replaced_in_a_cluster_that_was_started_here(path, tmp_path, monkeypatch):
+    """When workers are killed at the same time, Dask sometimes closes one for good."""
+
+    class LosesItsWorker(DaskEngine):
+        def run(self, *arguments):
+            async def lose(dask_scheduler):
+                for address in list(dask_scheduler.workers):
+                    await dask_scheduler.remove_worker(address, stimulus_id="test")
+
+            if arguments[2] == "rows":
+                self._client.run_on_scheduler(lose)
+            return super().run(*arguments)
+
+    monkeypatch.setattr(engines, "DaskEngine", LosesItsWorker)
+    monkeypatch.setattr(engines, "REPLACE_SECONDS", 3)
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1s"}):
+        build(path, tmp_path / "g", engine="dask", workers=1)
+    build(path, tmp_path / "whole")
+    assert files_of(tmp_path / "g") == files_of(tmp_path / "whole")
+
+
 def test_a_worker_that_joins_later_and_sees_another_folder_is_named(processes, monkeypatch):
     monkeypatch.setattr(engines, "_stamp", lambda folder: -1)  # as if the plan here were another one
     expected = pytest.raises(EngineError, match=r"Dask worker tcp://.* sees another folder as")
