@@ -15,12 +15,11 @@ from asbc.bandwidth.rule import (
     BandwidthChoice,
     KnownBandwidth,
     Summary,
-    Vector,
     check_dimension,
     neighbor_number,
 )
 from asbc.bandwidth.spectral import SpectralBandwidth
-from asbc.neighbors.types import Neighbors, kth_distance
+from asbc.neighbors.types import kth_distance
 from asbc.validation import MOST_GRID, one_of, positive_number, sigma_per_node, whole_number
 
 __all__ = ["DensityNormalized", "DimensionMatching", "Fixed", "LogLog", "SelfTuning"]
@@ -371,11 +370,6 @@ class DensityNormalized(Bandwidth):
 
     def choose(self, X, neighbors, dimension):  # of queries, and of a block if `base` is local
         choice = self._base().choose(X, neighbors, dimension)
-        return replace(choice, reweight=_density_factor(neighbors, choice.sigma, float(self.alpha)))
-
-
-def _density_factor(neighbors: Neighbors, sigma: Vector, alpha: float) -> Vector:
-    """``q_i^-alpha`` of every node, where q_i is the sum of its Gaussian kernel with its neighbours and itself."""
-    sigma = np.where(sigma > 0, sigma, 1.0)
-    kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))
-    return (1.0 + kernel.sum(axis=1)) ** -alpha
+        sigma = np.where(choice.sigma > 0, choice.sigma, 1.0)
+        kernel = np.exp(-(neighbors.distances**2) / (2.0 * sigma[:, None] ** 2))
+        return replace(choice, reweight=(1.0 + kernel.sum(axis=1)) ** -float(self.alpha))  # with the node itself

@@ -203,32 +203,9 @@ class Bandwidth(BaseEstimator):
         rule: Bandwidth = self
         while not rule.local:
             rule = rule.resolve(rule.summarize(vectors, neighbors, dimension))
-        return _finished(rule, vectors, neighbors, dimension)
-
-    def extend(
-        self, choice: BandwidthChoice, X: ArrayLike | None, neighbors: Neighbors, dimension: ArrayLike | None = None
-    ) -> BandwidthChoice:
-        """Choose a bandwidth for every query, given the `choice` that :meth:`select` made on the rows of X.
-
-        Parameters
-        ----------
-        choice : BandwidthChoice
-            The choice on all rows of X.
-        X : (N, d) array or None
-            As for :meth:`select`.
-        neighbors : Neighbors
-            The neighbours of m queries among the rows of X.
-        dimension : (m,) array or None, default=None
-            The intrinsic dimension around each query.
-
-        Returns
-        -------
-        BandwidthChoice
-            Of the m queries.
-        """
-        vectors = vectors_for(X, neighbors)
-        self.check_parameters(neighbors.k)
-        return _finished(self.rule_for_queries(choice), vectors, neighbors, dimension)
+        choice, constant = split_constant(rule.choose(vectors, neighbors, dimension), neighbors)
+        choice = replace(choice, sigma=fill_constant(choice.sigma, constant))
+        return with_kernels(choice, vectors, neighbors, dimension)
 
     def rule_for_queries(self, choice: BandwidthChoice) -> Bandwidth:
         """Return the rule whose ``choose`` serves queries, given the `choice` on the rows of X: by default this one."""
@@ -358,13 +335,6 @@ def with_kernels(
         return choice
     values = None if dimension is None else check_dimension(dimension, neighbors)
     return replace(choice, kernels=partial(evaluate_kernels, X, neighbors, choice.sigma, values))
-
-
-def _finished(rule: Bandwidth, X: Floats | None, neighbors: Neighbors, dimension: ArrayLike | None) -> BandwidthChoice:
-    """Return what a local rule chooses for all nodes, with constant nodes filled and the kernels computed on demand."""
-    choice, constant = split_constant(rule.choose(X, neighbors, dimension), neighbors)
-    choice = replace(choice, sigma=fill_constant(choice.sigma, constant))
-    return with_kernels(choice, X, neighbors, dimension)
 
 
 def join_choices(choices: Sequence[BandwidthChoice]) -> BandwidthChoice:

@@ -106,16 +106,12 @@ def cache_folder() -> Path | None:
     digest.update(repr((numba.__version__, sys.implementation.cache_tag, settings)).encode())
     for source in sorted(sources.glob("*.py")):
         digest.update(hashlib.sha256(source.read_bytes()).digest())
+    places = numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME"), os.environ.get("LOCALAPPDATA")  # last: Windows
     try:
-        return user_cache_folder() / "asbc" / "kernels" / digest.hexdigest()[:16]
+        place = next(filter(None, places), None) or Path.home() / ".cache"
     except RuntimeError:
         return None
-
-
-def user_cache_folder() -> Path:
-    """The folder for caches of this user: ``NUMBA_CACHE_DIR`` if set, else the default of the system."""
-    places = numba.config.CACHE_DIR, os.environ.get("XDG_CACHE_HOME"), os.environ.get("LOCALAPPDATA")  # last: Windows
-    return Path(next(filter(None, places), None) or Path.home() / ".cache")
+    return Path(place) / "asbc" / "kernels" / digest.hexdigest()[:16]
 
 
 @functools.cache

@@ -69,7 +69,12 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
     rng = np.random.default_rng([seed, n_lists])
     rows = np.sort(rng.choice(len(X), min(len(X), TRAINING_ROWS_PER_LIST * n_lists), replace=False))
     sample = X[rows]
-    _check_spread(sample)
+    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
+    if spread > 1e15 or 0 < spread < 1e-15:
+        raise ValueError(
+            "X must spread between 1e-15 and 1e15 for search='ivf', which squares it in single precision; "
+            f"got {spread:.3g}. Scale X, or use search='exact'."
+        )
     sample = np.ascontiguousarray(sample, np.float32)
     centroids = sample[np.sort(rng.choice(len(sample), n_lists, replace=False))]
     for _ in range(KMEANS_ROUNDS):
@@ -83,16 +88,6 @@ def train_centroids(X: Floats, n_lists: int, seed: int) -> NDArray[np.float32]:
             farthest = np.lexsort((np.arange(len(sample)), -nearest.distances[:, 0]))
             centroids[empty] = sample[farthest[: len(empty)]]
     return centroids
-
-
-def _check_spread(sample: Floats) -> None:
-    """Refuse rows (m, d) whose squares overflow or underflow in single precision."""
-    spread = largest_offset(sample, sample.mean(axis=0, dtype=float))
-    if spread > 1e15 or 0 < spread < 1e-15:
-        raise ValueError(
-            "X must spread between 1e-15 and 1e15 for search='ivf', which squares it in single precision; "
-            f"got {spread:.3g}. Scale X, or use search='exact'."
-        )
 
 
 def tuning_nodes(n: int, seed: int) -> tuple[Ids, np.random.Generator]:
