@@ -111,9 +111,7 @@ def tune_probes(X: Floats, centroids: NDArray[np.float32], k: int, recall: float
     near, place = np.unique(neighbors, return_inverse=True)
     holder = nearest_lists(centroids, np.ascontiguousarray(X[near]), 1)[:, 0][place].reshape(len(nodes), k)
     order = nearest_lists(centroids, vectors, n_lists)
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(n_lists, dtype=order.dtype)[None, :], axis=1)
-    needed = np.take_along_axis(rank, holder, axis=1)
+    needed = np.take_along_axis(np.argsort(order, axis=1), holder, axis=1)  # the rank of the list of each neighbour
     counts = np.zeros((len(nodes), n_lists))
     np.add.at(counts, (np.arange(len(nodes))[:, None], needed), 1 / k)
     found = np.cumsum(counts, axis=1)  # share of its neighbours that a node finds in its nearest lists

@@ -189,10 +189,10 @@ def open_engine(
     workers : int, default=2
         Processes of a cluster that is started here, one thread each.
     """
-    workers = whole_number(workers, "workers", 1)
     if engine == "local":
         yield LocalEngine()
         return
+    workers = whole_number(workers, "workers", 1)
     with needed("engine='dask'", "scale"):
         from distributed import Client
     with ExitStack() as stack:
