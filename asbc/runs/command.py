@@ -47,7 +47,8 @@ def show_run(table: pd.DataFrame, record: Experiment, path: Path, *, finished_by
     alike = first["nodes"] == first["total_nodes"]  # trials differ only in their seed
     means = f"all nodes, {trials} seeds" if alike else f"{level_in_words(last_level(table))}, mean of {trials} trials"
     title = f"{first['experiment']}: {first['dataset']}, {first['encoder']}"
-    print(f"{title} ({means}; {first['nodes']:,} nodes, {first['classes']} classes)")
+    classes = f", {first['classes']} classes" if first["classes"] else ""
+    print(f"{title} ({means}; {first['nodes']:,} nodes{classes})")
     columns = {
         column.title: column.values.map(f"{{:,.{4 if column.metric.needs_labels else column.metric.digits}f}}".format)
         for column in headline(table, record)
@@ -249,7 +250,7 @@ def explain(error: HydraException) -> str:
         own = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
         options = getattr(error, "options", None) or ()  # those of the user's folders, too
         known = sorted({*own, *options, *(composed_methods() if group == "method" else ())})
-        return f"there is no {group} {name!r}{closest(name, known)} Available: {', '.join(known)}"
+        return f"there is no {group} {name!r}{closest(name, known) or '.'} Available: {', '.join(known)}"
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException) and OmegaConf.is_dict(cause.parent_node):
         prefix = str(cause.full_key or "").rpartition(".")[0]
