@@ -61,7 +61,8 @@ class Method:
     def __post_init__(self) -> None:
         if self.color and not is_color(self.color):
             raise ValueError(f'color must be like "#aa3377"; got {self.color!r}')
-        if (self.weight_rule().uses_bandwidth or self.sharpen) and self.rule is None:
+        needs_rule = self.weight_rule().uses_bandwidth or self.sharpen
+        if self.rule is None and needs_rule:
             raise ValueError(f"bandwidth is needed for weights={self.weights!r}, sharpen={self.sharpen}")
 
     @property

@@ -153,7 +153,7 @@ def test_a_second_sweep_waits_for_the_first_and_ends_well(words, whole, tmp_path
             run.append(f"u{trial}", rows.to_dict("records"))
         run.finish()
     assert other.wait() == 0, other.read()
-    assert other.read()[0].count("skipped") == 2
+    assert other.read()[0].count("skipped (") == 2
     pd.testing.assert_frame_equal(bare(collect(tmp_path)), bare(table))
 
 
