@@ -231,7 +231,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["method=[knn,foo]"], "there is no method 'foo' Available: blend, "),
+        (["method=[knn,foo]"], "there is no method 'foo'. Available: blend, "),
         (["method=[knn,nnk_sigm]"], "there is no method 'nnk_sigm'; did you mean nnk_sigma?"),
         (["experiment=lop"], "there is no experiment 'lop'; did you mean lp? Available: ablation"),
         (["-m", "embedding=simclr,byo"], "there is no embedding 'byo'; did you mean byol?"),
