@@ -114,5 +114,5 @@ def warn_of_recall(recall: Recall, search: str, settings: Mapping[str, int], tar
             "n_probe of 'ivf', ef_search of 'hnsw' or n_trees of 'nn_descent'; "
             f"search={search!r} ran with {dict(settings)}.",
             LowRecallWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

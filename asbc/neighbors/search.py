@@ -124,53 +124,37 @@ def search_neighbors(
     Q = None if queries is None else prepare(queries, "queries")
     if Q is not None and Q.shape[1] != X.shape[1]:
         raise ValueError(f"queries must have the {X.shape[1]} columns of X; got {Q.shape[1]}.")
-    if search != "exact":
-        return _search_approximately(X, k, search, Q, recall, **options)
-    if options:
-        raise ValueError(f"search='exact' has no options; got {', '.join(options)}.")
-    return search_exactly(X, k, Q)
-
-
-def _search_approximately(
-    X: Floats,
-    k: int,
-    search: str,
-    queries: Floats | None,
-    recall: float,
-    *,
-    seed: int = 0,
-    sample: int | None = None,
-    **options: int,
-) -> Neighbors:
-    """The approximate kinds of :func:`search_neighbors`, after X and the queries are checked."""
-    n = len(X)
-    check_search(search, n, options)
-    check_recall(recall)
-    seed_number(seed)
+    if search == "exact":
+        if options:
+            raise ValueError(f"search='exact' has no options; got {', '.join(options)}.")
+        return search_exactly(X, k, Q)
+    seed, sample = seed_number(options.pop("seed", 0)), options.pop("sample", None)
     if sample is not None:
         whole_number(sample, "sample", 1)
-    k = check_k(k, n if queries is None else n + 1)
-    if queries is not None and search == "nn_descent":
+    check_search(search, len(X), options)
+    check_recall(recall)
+    k = check_k(k, len(X) if Q is None else len(X) + 1)
+    if Q is not None and search == "nn_descent":
         raise ValueError(
             "search='nn_descent' finds the neighbours of the rows of X only; use 'ivf' or 'hnsw' for queries."
         )
-    source = X if queries is None else queries
+    source = X if Q is None else Q
     if search == "auto" and len(source) <= MAX_EXACT_ROWS:
-        return search_exactly(X, k, queries)
+        return search_exactly(X, k, Q)
     index, decision = build_index(X, k, search, options, recall, seed)
     if index is None:
-        return search_exactly(X, k, queries)
+        return search_exactly(X, k, Q)
     indices = np.empty((len(source), k), np.int64)
     distances = np.empty((len(source), k))
     for start in range(0, len(source), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(source)))
-        own = np.arange(block.start, block.stop) if queries is None else None
+        own = np.arange(block.start, block.stop) if Q is None else None
         indices[block], distances[block] = find_nearest(X, source[block], own, index, k)
     reached = measure_recall(
-        X, source, k, lambda nodes: distances[nodes], among_rows=queries is None, seed=seed, sample=sample
+        X, source, k, lambda nodes: distances[nodes], among_rows=Q is None, seed=seed, sample=sample
     )
     warn_of_recall(reached, decision.search, decision.options, decision.target)
-    return Neighbors(indices, distances, first=0 if queries is None else None, recall=reached.value)
+    return Neighbors(indices, distances, first=0 if Q is None else None, recall=reached.value)
 
 
 def check_recall(recall: Any) -> float:

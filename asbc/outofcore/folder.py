@@ -65,13 +65,9 @@ def load_graph(path: str | os.PathLike, *, verify: bool = False) -> sparse.csr_a
     folder, manifest = Path(path), read_graph_manifest(path)
     indptr, indices, data = open_files(folder, manifest, names, verify)
     n = int(manifest["n"])
-    if len(indptr) != n + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != len(data) or len(indices) != len(data):
-        raise DamagedFileError(f"{folder / 'graph'}: indptr, indices and data do not match; build it again.")
-    falling = indptr[1:] < indptr[:-1]
-    if falling.any():
-        raise DamagedFileError(
-            f"{folder / names[0]}: damaged (row {int(np.argmax(falling))} ends before it begins); build it again."
-        )
+    ends = len(indptr) == n + 1 and int(indptr[0]) == 0 and int(indptr[-1]) == len(data) == len(indices)
+    if not ends or (indptr[1:] < indptr[:-1]).any():
+        raise DamagedFileError(f"{folder / names[0]}: damaged (it does not match indices and data); build it again.")
     _check_node_ids(folder / names[1], n, indices)
     graph = sparse.csr_array((n, n), dtype=data.dtype)
     # Set directly: the constructor would scan all indices to choose their dtype.
