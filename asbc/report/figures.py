@@ -340,8 +340,7 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
         axes.plot(means["rank_median"], places, "o", ms=8, color=RED, label="median rank")
         axes.set_yticks(places, [label(target) for target in targets])
         axes.grid(visible=False, axis="y")
-        right = 1.08 * axes.get_xlim()[1]
-        axes.set(xlabel="directions", xlim=(0, right), ylim=(len(targets) - 0.5, -0.5))
+        axes.set(xlabel="directions", xlim=(0, 1.08 * axes.get_xlim()[1]), ylim=(len(targets) - 0.5, -0.5))
         axes.legend(loc="lower left")
 
     clouds = [cloud for pair in spec.options.get("clouds", ()) if (cloud := _cloud(study, *pair)) is not None]

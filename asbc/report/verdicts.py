@@ -187,22 +187,20 @@ def caveats(subject: Subject) -> list[Caveat]:
 
 def _turns(study: Study, metric: str) -> list[Caveat]:
     """Find methods that lose to kNN at some levels and win at others; those with the same pattern go together."""
-    patterns: dict[tuple[str, str], list[str]] = {}
-    unit = study.record.metric(metric).level
+    patterns: dict[tuple[str, str], dict[str, str]] = {}
+    unit, base = study.record.metric(metric).level, label(BASELINE)
     for method in study.methods_with(metric):
         gains = {level: study.compare(method, BASELINE, metric, level) for level in study.levels(metric)}
-        known = {level: gain for level, gain in gains.items() if gain is not None and method != BASELINE}
-        lost = [level for level, gain in known.items() if gain.high < 0]
-        won = [level for level, gain in known.items() if gain.low > 0]
+        lost = [level for level, gain in gains.items() if gain is not None and gain.high < 0]
+        won = [level for level, gain in gains.items() if gain is not None and gain.low > 0]
         if lost and won:
-            numbers = "; ".join(f"{level_name(at)}: {interval(known[at])}" for at in (lost[0], won[-1]))
-            key = level_text(lost, unit), level_text(won, unit)
-            patterns.setdefault(key, []).append(f"{label(method)} − {label(BASELINE)}, {numbers}")
+            shown = [f"{level_name(level)}: {interval(gains[level])}" for level in (lost[0], won[-1])]  # type: ignore[arg-type]
+            pattern = patterns.setdefault((level_text(lost, unit), level_text(won, unit)), {})
+            pattern[label(method)] = f"{label(method)} − {base}, {'; '.join(shown)}."
     return [
         Caveat(
-            f"In {TASKS[metric]}, worse than {label(BASELINE)} at {lost} and better at {won}: "
-            f"{listed([text.partition(' − ')[0] for text in methods])}",
-            f"{'. '.join(methods)}.",
+            f"In {TASKS[metric]}, worse than {base} at {lost} and better at {won}: {listed(list(methods))}",
+            " ".join(methods.values()),
             study.record.name,
         )
         for (lost, won), methods in patterns.items()
