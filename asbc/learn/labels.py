@@ -33,6 +33,8 @@ def reveal(codes: NDArray[np.int64], per_class: int, seed: int | Sequence[int]) 
     """
     per_class = whole_number(per_class, "per_class", 1)
     codes = class_codes(codes, None, least=-1)
+    for number in seed if isinstance(seed, list | tuple) else [seed]:
+        whole_number(number, "seed", 0)
     counts = np.bincount(codes[codes >= 0])
     if (counts <= per_class).all():
         raise ValueError(f"per_class={per_class} would show every label; none would be left to predict")
