@@ -23,6 +23,7 @@ from asbc.runs.results import (
     ALL,
     CANDIDATES,
     PER_NODE,
+    RESULTS,
     StoredRun,
     flat_settings,
     headline,
@@ -134,6 +135,9 @@ class WandbLogger:
             shown = table.drop(columns=PER_NODE, errors="ignore")
             nullable = [name for name, kind in shown.dtypes.items() if str(kind) in ("Int64", "boolean")]
             sent.log({"results": wandb.Table(dataframe=shown.astype(dict.fromkeys(nullable, "float64")))})
+            artifact = wandb.Artifact(f"results-{run.id}", type="results", metadata=run.status)
+            artifact.add_file(str(run.path / RESULTS))
+            sent.log_artifact(artifact)
         if mode == "online":
             write_atomic(run.path / "uploaded.txt", f"{sent.id}\n")
         elif folder := written(run):
