@@ -72,6 +72,8 @@ def test_a_run_is_mirrored_offline_and_whole(tmp_path, capsys):
     (results,) = [row for row in rows if row.get("results/_type") == "table-file"]
     stored = json.loads((path.parent / "files" / results["results/path"]).read_text())
     assert len(stored["data"]) == len(table) and {"method", "value", "k_cand"} <= set(stored["columns"])
+    artifacts = [r.artifact for r in found if r.HasField("artifact")]
+    assert any(a.name == f"results-{outcome.run_id}" for a in artifacts)
     assert [r.exit.exit_code for r in found if r.HasField("exit")] == [0]
 
     mirror = pd.read_csv(outcome.path / "results.csv")
@@ -355,6 +357,7 @@ def test_an_online_run_and_a_second_upload(tmp_path, monkeypatch, capsys):
             assert [row["samples_per_class"] for row in levels] == [4, 6]
             assert server.summary[id]["loo/nnk_sigma"] == pytest.approx(levels[-1]["loo/nnk_sigma"])
             assert server.summary[id]["loo/nnk_sigma/low"] == pytest.approx(levels[-1]["loo/nnk_sigma/low"])
+            assert f"results-{id.removesuffix('-1')}" in server.artifacts
             (view,) = server.views.values()
             assert view["displayName"] == "asbc default" and view["projectName"] == "asbc"
             (file,) = (tmp_path / "out").rglob("uploaded.txt")
