@@ -218,7 +218,7 @@ class GraphBuilder(MetricInRepr, TransformerMixin, BaseEstimator):
         return to_graph(neighbors, rows.weights, symmetrize=None, n_columns=len(self.vectors_))
 
     def _solve(self, X, neighbors, fitted=None) -> Rows:
-        """Dimension, bandwidth and weights of nodes; of queries, if `fitted`, the choice on the rows of X, is given."""
+        """Compute the rows of all nodes, or those of queries if `fitted`, the bandwidths of the nodes, is given."""
         weights = self.weight_rule()
         bandwidth = self.bandwidth_rule() if weights.uses_bandwidth else None
         if neighbors.first is not None:  # fitting: queries need the resolved estimate, too

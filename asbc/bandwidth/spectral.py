@@ -120,7 +120,7 @@ class SpectralBandwidth(Bandwidth):
             raise ValueError(f"low must be below high; got low={low} and high={high}.")
         true_or_false(self.refine, "refine")
         if k < 2:
-            raise ValueError(f"neighbors must have k of at least 2: one neighbour has no kernel to speak of; got {k}.")
+            raise ValueError(f"neighbors must have k of at least 2; got {k}.")
         neighbor_number(self.k_mle, k, "k_mle")
 
     def choose(self, X, neighbors, dimension):

@@ -244,7 +244,7 @@ class Contents:
     def unclear(self, what: str, option: str, names: Sequence[str]) -> ValueError:
         """Return the error that lists what the file holds, and how to name `what` with an option."""
         how = how_to_name(option, [*names, "'*'" if self.numbers else "NAME"])
-        return ValueError(f"{self.origin}: nothing is clearly the {what}; {self.listing()}. {how}")
+        return ValueError(f"{self.origin}: cannot tell which part holds the {what}; {self.listing()}. {how}")
 
     def listing(self) -> str:
         """Return the first 12 names with descriptions for an error, the rare kinds first."""
@@ -412,7 +412,7 @@ def check_memory(size: int, path: Path) -> None:
     free = _free_memory()
     if free is not None and size > free:
         needs, has = f"{size / 1e9:.1f} GB", f"{free / 1e9:.1f} GB"
-        raise ValueError(f"{path}: needs {needs} of memory, {has} are free; save the vectors as .npy, which is mapped")
+        raise ValueError(f"{path}: needs {needs} of memory, {has} are free; an .npy file is memory-mapped instead")
 
 
 def _free_memory() -> int | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # For each score, which nodes were right: m arrays (N,), or one (m, N), of 1 right, 0 wrong, -1 not scored.
 Hits = Sequence[NDArray[np.int8]] | NDArray[np.int8]
-# What makes two rows of results a pair: all but the method and the metric.
+# Columns that two rows of results must share to be compared.
 PAIRED_BY = ("dataset", "encoder", "samples", "level", "trial")
 SAME = 1e-12  # values that differ by less are equal
 NODES_PER_BLOCK = 4096

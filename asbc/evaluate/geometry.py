@@ -158,7 +158,7 @@ class Regimes(Task):
             raise ValueError("regimes needs a method with a bandwidth; this one has none")
         anchor = sample.kth_distance(self.k)
         for scale in np.geomspace(self.low, self.high, self.n_scales):
-            # Kernels at a given bandwidth need no seed: trials on the same nodes look at them once.
+            # Kernels at a given bandwidth need no seed: trials on the same nodes share them.
             work = partial(local_kernels, sample.X, sample.neighbors, scale * anchor)
             found, seconds = sample.once(("regime", self.k, float(scale)), partial(timed, work), seeded=False)
             for name, values in zip(("rank", "slope", "condition"), found, strict=True):

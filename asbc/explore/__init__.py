@@ -1,7 +1,7 @@
 """A page about your vectors: a map, clusters, outliers, near-duplicates and doubtful labels.
 
-`command` is `asbc-explore`: it reads what is given. `findings` computes every number. `page` draws the map and writes
-the HTML and the table.
+`command` is `asbc-explore`: it reads what is given. `findings` computes the results. `page` draws the map and
+the histograms and writes the HTML and the table; `page.html` and `page.js` are the page itself.
 """
 
 from asbc.explore.findings import Findings, explore

@@ -1,4 +1,9 @@
-"""Compiled inner loops: arrays in, arrays out."""
+"""Compiled inner loops: arrays in, arrays out.
+
+`compiled` compiles them and caches the result, `threads` runs them on all cores, and `lanes` is their SIMD type.
+`distances` and `nearest` are for the search, `mst` for the dimension, `spectrum`, `criterion` and `perplexity` for
+bandwidths, `nnk` for weights, `propagate` for labels, and `modularity` joins nodes of large graphs before clustering.
+"""
 
 import numba
 

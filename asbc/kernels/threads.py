@@ -81,7 +81,7 @@ def run_tasks(tasks: Iterable[Any], do: Callable[[Any], Any], threads: int) -> N
 
 _blas_lock = threading.RLock()
 _blas_holders: set[object] = set()  # contexts in which BLAS has one thread
-_blas_before: list[tuple[Any, int]] = []  # libraries and their numbers of threads before the first of them
+_blas_before: list[tuple[Any, int]] = []  # libraries, and their numbers of threads before the limit
 
 
 def _limit_blas() -> None:

@@ -49,7 +49,7 @@ class ClassProbabilities:
     moved : (count, count) float64 or None
         How often nodes of the first class are taken to be labelled as the second one, relative to the most frequent
         move: equally often for the share of labels that were moved to any class, and in proportion to how often the
-        model confuses the two classes for another 0.2%. None stands for equally often.
+        model confuses the two classes for another 0.2%. None if all moves are equally frequent.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class ClassProbabilities:
         self.moved = moved / moved.max()
 
     def _experts(self, block: Block) -> list[NDArray[np.float64]]:
-        """Return what each expert says of a block: predictions of the ridge regression, logarithms of weights."""
+        """Return the scores of each expert on a block: predictions of the ridge regression, logarithms of weights."""
         votes = np.log(weight_per_class(block, self.codes, self.count) + SMOOTHING)
         return [votes] if self.ridge is None else [self.ridge.predict(block.nodes), votes]
 

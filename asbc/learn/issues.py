@@ -1,4 +1,4 @@
-"""Labels that the nodes around contradict, how many are wrong, and the way back to corrected labels."""
+"""Find doubtful labels, estimate how many are wrong, and apply corrections."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ SUBSPACE_ROUNDS = 3  # of the power iteration
 MIN_PRODUCTS = 2e10  # multiplications of the full products, below which outlines are not tried
 DIRECTION_ROWS = 2048  # rows that the directions are computed from
 TRIED_ROWS = 64  # rows whose near ones are counted with outlines of every length
-# The cost of the product of a single pair of rows, if a product of the same length in a matrix product costs 1: about
-# 6, times the pairs that are near only to the nearest rows so far, or only to one of the two rows.
+# Cost of the product of a single pair of rows, relative to one in a matrix product. The product alone costs about 6;
+# the rest is for pairs that later turn out not to be needed.
 PAIR_COST = 16.0
 OUTLINE_COST = 0.8  # outlines are used if they cost at most this share of full products
 FULL_TURNS = 3  # pairs per block that are multiplied in full first, because at first nearly every row is near
@@ -247,7 +247,7 @@ def nearest_to(
 def free_pairs(
     pairs: list[tuple[int, int]], busy: set[int], changed: threading.Condition
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield each pair of blocks, after its number, once neither of its blocks is `busy`, where it then is added.
+    """Yield (number, i, j) as soon as both blocks of a pair are free, and mark them as busy.
 
     Each block's heaps have room for one writer. The first pair that is free comes first, so threads seldom wait.
     """

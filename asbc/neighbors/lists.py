@@ -33,9 +33,9 @@ SIZED_ROWS_PER_LIST = 4  # rows per list that the sizes of lists are estimated f
 CAUTION = 1.645
 
 
-# An array as its dtype, its shape and its consecutive blocks of rows; and a function that computes an array of an index
-# by its name, unless it is there, and returns it.
+# An array as its dtype, its shape and its consecutive blocks of rows.
 Blocks = tuple[Any, tuple[int, ...], Iterator[NDArray[Any]]]
+# A function that returns the stored array of a name, or computes and stores it.
 Keep = Callable[[str, Callable[[], Blocks]], NDArray[Any]]
 
 

@@ -21,7 +21,7 @@ class LowRecallWarning(UserWarning):
 
     See Also
     --------
-    search_neighbors : raises it; its options increase the recall.
+    search_neighbors : issues it; its options increase the recall.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Recall:
     See Also
     --------
     asbc.Neighbors : holds the value as ``recall``.
-    asbc.LowRecallWarning : raised if the value is too low.
+    asbc.LowRecallWarning : issued if the value is too low.
 
     Examples
     --------

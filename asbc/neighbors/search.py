@@ -79,7 +79,7 @@ def search_neighbors(
     search : {"exact", "auto", "ivf", "hnsw", "nn_descent"}, default="exact"
         The kind of search. ``"ivf"`` (inverted lists), ``"hnsw"`` (a small-world graph by faiss) and ``"nn_descent"``
         (by pynndescent) are approximate; the last two need ``asbc[scale]``. They may miss neighbours, but their
-        distances are exact. They measure their recall on a sample, and raise a :class:`LowRecallWarning` if it is below
+        distances are exact. They measure their recall on a sample, and issue a :class:`LowRecallWarning` if it is below
         the target. ``"auto"`` is ``"exact"`` up to 20,000 rows or queries, and ``"ivf"`` above.
     recall : float, default=0.98
         The share of the neighbours that approximate search should find. The exact neighbours of a sample of nodes

@@ -113,7 +113,7 @@ def style(font_size: float = 10) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes: a title, a function that draws on matplotlib axes, and a description if the title is none."""
+    """One set of axes: a title, a function that draws on matplotlib axes, and what screen readers read without a title."""
 
     title: str
     draw: Callable[[Axes], None]
@@ -236,7 +236,6 @@ def _element(canvas: Canvas, alt: str, salt: str) -> str:
 
 
 def _file(canvas: Canvas, kind: str, salt: str = "asbc", **options: Any) -> bytes:
-
     sheet = io.BytesIO()
     with style(), mpl.rc_context({"svg.hashsalt": salt}):
         canvas.savefig(sheet, format=kind, metadata=METADATA[kind], **options)

@@ -94,7 +94,7 @@ def render(evidence: Evidence, reports: Sequence[SubjectReport], together: Seque
     seen: dict[str, str] = {}
 
     def once(text: str, later: str = "") -> str:
-        """Return a paragraph the first time, and afterwards what was given for later."""
+        """Return `text` on its first use, and `later` on repeats."""
         if text in seen:
             return seen[text]
         seen[text] = later

@@ -120,7 +120,7 @@ def test_labels_of_another_file(tmp_path):
     assert read_vectors(tmp_path / "x.npy", tmp_path / "y.npz")[1].tolist() == [0, 1, 0, 1]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "one.csv")[1].tolist() == ["a", "b", "c", ""]
     assert read_vectors(tmp_path / "x.npy", tmp_path / "two.csv", label="b")[1].tolist() == [1, 2, 2, 2]
-    with pytest.raises(ValueError, match=r"two\.csv: nothing is clearly the labels of 4 rows; it has a"):
+    with pytest.raises(ValueError, match=r"two\.csv: cannot tell which part holds the labels of 4 rows; it has a"):
         read_vectors(tmp_path / "x.npy", tmp_path / "two.csv")
     (tmp_path / "bare.csv").write_text("ant\nbee\nant\nbee\n")
     with pytest.raises(ValueError, match=r"bare\.csv: labels must .* got \(3,\) for 4 rows; the first line of a"):
@@ -164,7 +164,7 @@ def test_what_is_odd_among_many_columns_is_listed_first(tmp_path):
 
 
 def test_a_file_without_vectors_is_said_to_have_none(tmp_path):
-    with pytest.raises(ValueError, match=r"clearly the floating-point.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
+    with pytest.raises(ValueError, match=r"cannot tell which part holds the floating-point.*; it has words \(2,\) <U3, n \(2, 2\) int64"):
         read_vectors(npz(tmp_path, words=np.array(["ant", "bee"]), n=np.eye(2, dtype=int)))
 
 
