@@ -113,7 +113,7 @@ def style(font_size: float = 10) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes: a title, a function that draws on matplotlib axes, and what screen readers read without a title."""
+    """One set of axes: a title, a function that draws on matplotlib axes, and a text instead of an empty title."""
 
     title: str
     draw: Callable[[Axes], None]
