@@ -199,12 +199,12 @@ def _nearest_among(
     def compare(task):
         """Multiply two blocks, or their outlines, and keep near rows."""
         turn, i, j = task
-        here, there = slice(i * size, min((i + 1) * size, n)), slice(j * size, (j + 1) * size)
-        bounded = outlines is not None and turn >= full_turns
-        factors: Any = outlines if bounded else vectors
-        tile, both = factors[here] @ factors[there].T, (vectors[here], vectors[there])
-        numbers = np.arange(here.start, here.stop)
-        try:
+        try:  # after an error or interrupt anywhere, another thread may wait for these blocks
+            here, there = slice(i * size, min((i + 1) * size, n)), slice(j * size, (j + 1) * size)
+            bounded = outlines is not None and turn >= full_turns
+            factors: Any = outlines if bounded else vectors
+            tile, both = factors[here] @ factors[there].T, (vectors[here], vectors[there])
+            numbers = np.arange(here.start, here.stop)
             keep_nearest(tile, numbers, there.start, half[there], half[here], i != j, *both, bounded, values, ids)
         finally:
             with changed:

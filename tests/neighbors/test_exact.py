@@ -1,7 +1,9 @@
 """Exact search: the same answer as the slow twin, whatever the numbers, blocks and tiles."""
 
 import threading
+import time
 
+import numba
 import numpy as np
 import pytest
 
@@ -96,6 +98,33 @@ def test_the_first_pair_that_is_free_is_taken():
     assert next(pairs) == (3, 3, 3)
     busy.clear()
     assert list(pairs) == [(1, 0, 1)]
+
+
+def test_an_error_in_a_product_does_not_block_the_threads_that_wait_for_its_blocks(monkeypatch):
+    class Outlines:
+        def __getitem__(self, rows):
+            if rows.start == 0:  # meanwhile other threads do all pairs without the first block
+                time.sleep(0.3)
+                raise MemoryError("no room for the products")
+            return np.ones((1, 1))
+
+    monkeypatch.setattr(exact_module, "FULL_TURNS", 0)
+    monkeypatch.setattr(exact_module, "find_directions", lambda *rows: True)
+    monkeypatch.setattr(exact_module, "outline_rows", lambda *rows: Outlines())
+    monkeypatch.setattr(exact_module, "keep_nearest", lambda *tile: None)
+    errors = []
+
+    def search():
+        numba.set_num_threads(2)
+        try:
+            asbc.search_neighbors(np.random.default_rng(0).normal(size=(300, 4)), 3)
+        except MemoryError as error:
+            errors.append(error)
+
+    searching = threading.Thread(target=search, daemon=True)
+    searching.start()
+    searching.join(30)
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
