@@ -128,9 +128,17 @@ def one_blas_thread() -> Iterator[None]:
             _limit_blas()
         yield
     finally:
-        with _blas_lock:
-            _blas_holders.discard(holder)
-            _limit_blas()
+        try:
+            _release_blas(holder)
+        except KeyboardInterrupt:
+            _release_blas(holder)
+            raise
+
+
+def _release_blas(holder: object) -> None:
+    with _blas_lock:
+        _blas_holders.discard(holder)
+        _limit_blas()
 
 
 @functools.cache
