@@ -80,8 +80,6 @@ class HuggingFace(EncoderSource):
             return Embeddings(vectors, labels, name, self.encoder)
         if self.source in ("published", "sample"):
             raise ValueError(f"source={self.source!r} has no encoder for images; choose lightly, checkpoint or timm")
-        if label and rows.features[label].dtype == "string":
-            rows = rows.class_encode_column(label)
         return EncoderSource.load(replace(self, dataset=HubImages(rows, column, label), name=name))
 
     def _open(self, name: str) -> Any:
@@ -141,13 +139,19 @@ class HubImages:
 
     def __init__(self, rows: Any, column: str, label: str | None) -> None:
         self.rows, self.column, self.label = rows, column, label
+        # class_encode_column of `datasets` would write a copy of all images next to them.
+        text = label is not None and rows.features[label].dtype == "string"
+        self.classes = np.unique(_read_column(rows, str(label))) if text else None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Any:
         item = self.rows[int(row)]
-        return item[self.column] if self.label is None else (item[self.column], int(item[self.label]))
+        if self.label is None:
+            return item[self.column]
+        label = item[self.label]
+        return item[self.column], int(label if self.classes is None else np.searchsorted(self.classes, label))
 
     @property
     def fingerprint(self) -> str:

@@ -48,8 +48,10 @@ def test_images_through_an_encoder(pictures, write, tmp_path, cache):
     again = HuggingFace("tiny", encoder, dataset=str(tmp_path / "pets"), trainer=CPU)
     assert again.load().fingerprint == loaded.fingerprint
     assert len(entry_folders()) == 1, "the same images are not embedded twice"
+    files = sorted((tmp_path / "pets").rglob("*"))
     by_note = HuggingFace("tiny", encoder, dataset=str(tmp_path / "pets"), label="note", trainer=CPU).load()
     assert list(by_note.labels) == [0, 1, 2, 3, 4, 5]
+    assert sorted((tmp_path / "pets").rglob("*")) == files, "nothing is written next to the user's images"
 
 
 @pytest.mark.parametrize("feature", [lambda: datasets.Sequence(datasets.Value("float32")), None])
