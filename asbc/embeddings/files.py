@@ -296,7 +296,8 @@ def npy_contents(path: Path) -> Contents:
 def npz_contents(path: Path) -> Contents:
     """Return what an ``.npz`` file holds; pickled arrays are refused."""
     with _readable(path), zipfile.ZipFile(path) as archive:
-        found = {entry.filename.removesuffix(".npy"): _declared(archive, entry) for entry in archive.infolist()}
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        found = {entry.filename.removesuffix(".npy"): _declared(archive, entry) for entry in entries}
     for name, (shape, dtype) in found.items():
         if dtype.hasobject and len(shape) == 1:
             log.warning("%s: %s is skipped, an array %s", path, name, OBJECTS)
@@ -307,7 +308,7 @@ def npz_contents(path: Path) -> Contents:
             raise ValueError(f"{path}: {name} is an array {OBJECTS}")
         check_memory(math.prod(shape) * dtype.itemsize, path)
         with _readable(path), np.load(path) as arrays:
-            return arrays[name]  # np.load does not unpickle unless asked to
+            return arrays[f"{name}.npy"]  # np.load does not unpickle unless asked to
 
     return Contents(
         str(path),
@@ -350,7 +351,7 @@ def table_contents(path: Path, label: str | None) -> Contents:
     if not frame.columns.is_unique:
         raise ValueError(f"{path}: two columns are called {frame.columns[frame.columns.duplicated()][0]!r}")
     names = frame.columns.tolist()
-    lists = [name for name in names if len(frame) and isinstance(frame[name].iloc[0], list | np.ndarray)]
+    lists = [name for name in names if any(isinstance(item, list | np.ndarray) for item in frame[name].head())]
     not_vectors = (*ROW_NAMES, (label or _usual_name(names, LABEL_NAMES) or "").casefold())
     numbers = [str(name) for name in frame.select_dtypes("number") if str(name).casefold() not in not_vectors]
 
@@ -361,7 +362,7 @@ def table_contents(path: Path, label: str | None) -> Contents:
             raise ValueError(f"{path}: lists in {name} must have one length ({error})") from error
 
     # Columns f0, f1, ... belong together. Without such names all numbers do, but integers among floats may be labels.
-    stems = Counter(re.sub(r"[\d.]+$", "", name) for name in numbers if name[-1].isdigit() and not headless)
+    stems = Counter(re.sub(r"[\d.]+$", "", name) for name in numbers if name[-1:].isdigit() and not headless)
     groups = [f"{glob.escape(stem)}[0-9]*" for stem, count in stems.items() if count > 1]
     one_type = len({frame[name].dtype.kind == "f" for name in numbers}) == 1
     return Contents(

@@ -1,6 +1,7 @@
 """Vectors and labels from any file: what is told by names, by shapes, by the user, and what cannot be told."""
 
 import logging
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,24 @@ def test_npz_by_any_name(tmp_path, vectors, labels):
     more = {"ids": np.arange(4), "names": np.array(list("abcd")), "pictures": np.zeros((4, 2, 2))}
     found, own = read_vectors(npz(tmp_path, **{vectors: X, labels: np.array([3, 1, 3, -1])}, **more))
     assert np.array_equal(found, X) and own.tolist() == [3, 1, 3, -1]
+
+
+def test_other_files_in_an_npz_are_ignored(tmp_path):
+    """Also one that has the name of an array: only the array was checked."""
+    path = npz(tmp_path, embeddings=X)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("readme.txt", "the vectors of four birds")
+        archive.writestr("embeddings", b"not an array")
+    assert np.array_equal(read_vectors(path)[0], X)
+
+
+def test_parquet_with_a_missing_list_or_a_column_without_name(tmp_path):
+    table = pd.DataFrame({"vector": [None, [0.0, 1.0], [1.0, 0.0]], "kind": ["a", "a", "b"]})
+    table.to_parquet(tmp_path / "missing.parquet")
+    with pytest.raises(ValueError, match="lists in vector must have one length"):
+        read_vectors(tmp_path / "missing.parquet")
+    pd.DataFrame({"": [1, 2, 3], "f0": [0.0, 1, 2], "f1": [1.0, 2, 3]}).to_parquet(tmp_path / "unnamed.parquet")
+    assert read_vectors(tmp_path / "unnamed.parquet")[0].shape == (3, 2)
 
 
 def test_npz_by_the_name_that_is_given(tmp_path):
