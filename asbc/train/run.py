@@ -49,7 +49,8 @@ class EpochLog(Callback):
         images = (trainer.global_step - self.first) * pl_module.images_per_step  # type: ignore[operator]
         epoch, speed = trainer.current_epoch + 1, images / max(time.perf_counter() - self.start, 1e-9)
         if trainer.is_global_zero:
-            values = epoch, trainer.max_epochs, float(trainer.callback_metrics["loss"]), speed, trainer.global_step
+            loss = float(trainer.callback_metrics.get("loss", float("nan")))  # none if it resumed after the last step
+            values = epoch, trainer.max_epochs, loss, speed, trainer.global_step
             log.info("epoch %d of %s: loss %.4f, %.0f images/s, step %d", *values)
 
 
