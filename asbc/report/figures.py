@@ -332,7 +332,8 @@ def alignment(study: Study, spec: Figure) -> list[Panel]:
 
     def medians(axes: Axes) -> None:
         own = study.rows[study.rows["target"] == study.rows["estimator"]]
-        means = own.pivot_table(index="target", columns="metric", values="value").reindex(targets)
+        means = own.pivot_table(index="target", columns="metric", values="value")
+        means = means.reindex(index=targets, columns=["dimension_median", "rank_median"])  # some may not be measured
         places = range(len(targets))
         axes.hlines(places, means["dimension_median"], means["rank_median"], color=FAINT, lw=2.5)
         axes.plot(means["dimension_median"], places, "o", ms=8, mfc="white", mec=INK, label="median dimension")
@@ -443,8 +444,9 @@ def sweep(study: Study, spec: Figure) -> list[Panel]:
         return _differences(study, metric, found, chosen, title, base, add_paper)
 
     def fraction(axes: Axes) -> None:
-        own = study.rows[study.rows["method"] == study.methods[-1]]  # the rank does not depend on the weights
-        means = own.pivot_table(index="setting", columns="metric", values="value").reindex(values)
+        method = study.methods_with(ratio[0])[-1]  # the rank does not depend on the weights
+        own = study.rows[study.rows["method"] == method]
+        means = own.pivot_table(index="setting", columns="metric", values="value").reindex(values, columns=ratio)
         axes.plot(values, means[ratio[0]] / means[ratio[1]], color=RED, marker="o", label="measured")
         if set(ratio) <= set(paper):
             axes.plot(printed, np.array(paper[ratio[0]]) / paper[ratio[1]], **paper_look)

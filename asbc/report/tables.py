@@ -230,7 +230,8 @@ RENDERERS: dict[str, Callable[[Study, Table], FilledTable | None]] = {
 def _sweep_runs(sweep: Sweep) -> FilledTable:
     """Fill a table of all runs of a sweep by the settings in which they differ, the best first."""
     low = sweep.metric.higher_is_better is False
-    means = sweep.frame.pivot_table(index=list(sweep.axes), columns="method", values="value", sort=False)[sweep.methods]
+    means = sweep.frame.pivot_table(index=list(sweep.axes), columns="method", values="value", sort=False)
+    means = means.reindex(columns=sweep.methods)  # a method without a finite value has no column
     best = means.min(axis=1) if low else means.max(axis=1)
     rows = means.loc[best.sort_values(ascending=low, kind="stable").index].reset_index().to_dict("records")
 

@@ -14,7 +14,7 @@ import pandas as pd
 from asbc.evaluate.comparison import Comparison, Gap, Ranking, hits_of, rank_methods
 from asbc.evaluate.tasks import PER_SAMPLE, Metric
 from asbc.report.evidence import BASELINE, FEWEST_TRIALS, Study, Subject, compare_number
-from asbc.report.names import label, level_name, level_order, level_text, listed
+from asbc.report.names import full_label, label, level_name, level_order, level_text, listed
 from asbc.report.tables import interval
 from asbc.runs.experiments import EXPERIMENTS
 from asbc.runs.record import Claim
@@ -196,7 +196,7 @@ def _turns(study: Study, metric: str) -> list[Caveat]:
         if lost and won:
             shown = [f"{level_name(level)}: {interval(gains[level])}" for level in (lost[0], won[-1])]  # type: ignore[arg-type]
             pattern = patterns.setdefault((level_text(lost, unit), level_text(won, unit)), {})
-            pattern[label(method)] = f"{label(method)} − {base}, {'; '.join(shown)}."
+            pattern[full_label(method)] = f"{full_label(method)} − {base}, {'; '.join(shown)}."
     return [
         Caveat(
             f"In {TASKS[metric]}, worse than {base} at {lost} and better at {won}: {listed(list(methods))}",
@@ -213,8 +213,9 @@ def _opposed(study: Study, better: str, worse: str) -> list[Caveat]:
     for method in study.methods:
         up, down = (study.compare(method, BASELINE, metric) for metric in (better, worse))
         if up is not None and down is not None and up.low > 0 and down.high < 0:
-            found[label(method)] = (
-                f"{label(method)}: {study.record.metric(worse).title} {down.mean_a:.3f} against {down.mean_b:.3f}, "
+            name = full_label(method)
+            found[name] = (
+                f"{name}: {study.record.metric(worse).title} {down.mean_a:.3f} against {down.mean_b:.3f}, "
                 f"{interval(down)}; {study.record.metric(better).title} {interval(up)}"
             )
     text = f"Better than {label(BASELINE)} for {TASKS[better]} and worse for {TASKS[worse]}: {listed(list(found))}"
@@ -363,9 +364,9 @@ def _flat(study: Study, claim: Claim) -> Result:
     )
     if any(c.trials < FEWEST_TRIALS for c in known.values()):
         return UNKNOWN, f"{evidence} Fewer than {FEWEST_TRIALS} trials are too few."
-    if any(c.mean_a == c.mean_b == 1 for c in known.values()):
-        return UNKNOWN, f"{evidence} All accuracies are 1, so no change could show."
-    return combine(_within(c, margin) for c in known.values()), evidence
+    full = [c.mean_a == c.mean_b == 1 for c in known.values()]  # where no change could show
+    verdicts = [UNKNOWN if one else _within(c, margin) for c, one in zip(known.values(), full, strict=True)]
+    return combine(verdicts), evidence + (" All accuracies are 1, so no change could show." if all(full) else "")
 
 
 def _regimes(study: Study, claim: Claim) -> Result:

@@ -88,6 +88,14 @@ def test_a_graph_that_votes_better_and_clusters_worse_is_found(tmp_path):
     assert "ARI 0.652 against 0.782" in found.evidence
 
 
+def test_a_rule_with_two_kinds_of_weights_is_named_twice(tmp_path):
+    better = {"knn": 0.5, "self_tuning_gaussian": 0.8, "self_tuning_nnk": 0.9}
+    worse = {"knn": 0.9, "self_tuning_gaussian": 0.3, "self_tuning_nnk": 0.2}
+    write_run(tmp_path, "ablation", rows_of(better) + rows_of(worse, metric="ari"), k_cand=10)
+    (found,) = caveats(subject_of(tmp_path))
+    assert found.text.endswith(": self tuning (Gaussian) and self tuning (NNK)")
+
+
 def test_a_sweep_gives_no_answer(tmp_path):
     for gamma in (0.5, 1.0):
         write_run(tmp_path, "gamma", rows_of({"knn": 0.5, "nnk_sigma": 0.8}), bandwidth={"gamma": gamma, "n_grid": 12})

@@ -84,6 +84,13 @@ def test_gamma_is_judged_by_bandwidth_and_by_accuracy(tmp_path):
     assert flat.verdict == FAILS and "γ = 1.5 +0.0000 in every trial" in flat.evidence
 
 
+def test_a_change_shows_although_another_value_has_only_accuracies_of_1(tmp_path):
+    for gamma, accuracy in ((1.0, 1.1), (1.5, 1.1), (2.0, 0.7)):
+        write_run(tmp_path, "gamma", rows_of({"nnk_sigma": accuracy}), bandwidth={"gamma": gamma, "n_grid": 12})
+    flat = one(tmp_path, "From γ = 1")
+    assert flat.verdict == FAILS and "All accuracies are 1" not in flat.evidence
+
+
 def test_what_was_not_run_is_called_so_and_not_cannot_tell(tmp_path):
     write_run(tmp_path, "k_cand", rows_of({"knn": 0.5}))
     claims = verdicts(tmp_path).values()

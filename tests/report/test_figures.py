@@ -86,6 +86,21 @@ def test_sweeps_have_figures(tmp_path, experiment, key):
     assert len(axes) == 2 - (experiment == "n_grid") + (experiment == "n_grid") and axes[0].get_xlabel() == experiment
 
 
+def test_figures_do_without_what_was_not_measured(tmp_path):
+    pair = {"target": "mst", "estimator": "levina_bickel"}
+    write_run(tmp_path / "a", "alignment", rows_of({"nnk_sigma": 0.5}, metric="spearman", **pair))
+    medians = [("rank_median", 3.0), ("dimension_median", 4.0)]
+    for gamma in (0.5, 1.0):
+        rows = rows_of({"nnk_sigma": 0.6, "knn": 0.5})  # the last method has no rank
+        rows += [row | {"metric": name, "value": v} for name, v in medians for row in rows_of({"nnk_sigma": 0.6})]
+        write_run(tmp_path / "b", "gamma", rows, bandwidth={"gamma": gamma, "n_grid": 12})
+    (drawing,) = figures_of(tmp_path / "a", "alignment")
+    assert len(draw(drawing.panels, 2).axes) == 2
+    (drawing,) = figures_of(tmp_path / "b", "gamma")
+    ratio = draw([drawing.panels[-1]], 1).axes[0].get_lines()[0]
+    assert ratio.get_ydata().tolist() == [0.75, 0.75]
+
+
 def test_a_metric_that_nobody_describes_gets_a_figure(tmp_path):
     rows = rows_of({"knn": 0.1, "mine": 0.2}, metric="edge_agreement", levels=(5, 10), scored=None, right=None)
     write_run(tmp_path, "my_experiment", rows)

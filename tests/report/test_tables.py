@@ -81,6 +81,14 @@ def test_a_metric_that_nobody_describes_gets_a_table(tmp_path):
     assert list(table.header) == ["method", "edge agreement"] and [row[0] for row in table.rows] == ["kNN", "mine"]
 
 
+def test_a_sweep_in_which_a_method_has_no_finite_score_has_a_table(tmp_path):
+    for gamma, k_cand in ((0.5, 15), (0.5, 30), (1.0, 15), (1.0, 30)):
+        rows = rows_of({"knn": 0.5}) + [row | {"value": np.nan} for row in rows_of({"nnk_sigma": 0.5})]
+        write_run(tmp_path, "mine", rows, k_cand=k_cand, bandwidth={"gamma": gamma, "n_grid": 12})
+    (table,) = [table for table in tables_of(tmp_path, "mine") if table.name == "runs"]
+    assert len(table.rows) == 4 and "NNK-σ" not in " ".join(table.header)
+
+
 def test_trials_that_all_agree_have_no_interval():
     assert interval(compare([0.5, 0.5, 0.5], [0.25, 0.25, 0.25])) == "+0.2500 in every trial"
     assert "[" in interval(compare([0.5, 0.6, 0.5], [0.25, 0.25, 0.25]))
