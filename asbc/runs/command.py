@@ -28,10 +28,11 @@ from asbc.embeddings.store import CacheError
 from asbc.extras import MissingExtraError
 from asbc.runs.record import Experiment
 from asbc.runs.results import CANDIDATES, GRAPH, SETTINGS, ResultsError, headline, last_level, summary
-from asbc.runs.run import level_in_words, run
+from asbc.runs.run import NothingToScore, level_in_words, run
 from asbc.storage import DamagedFileError, explain_write_error, read_json, write_json
 
 log = logging.getLogger("asbc")
+UNLABELED = 3  # code of a command of which nothing was computed, because the data have no labels
 
 
 # What it prints
@@ -98,6 +99,8 @@ class SweepSummary(Callback):
     ----------
     failed : int, default=0
         Number of failed jobs; the exit code of `asbc` depends on it.
+    unlabeled : bool, default=False
+        Whether nothing was computed, because the data have no labels to score by.
 
     Examples
     --------
@@ -107,6 +110,7 @@ class SweepSummary(Callback):
     """
 
     failed = 0
+    unlabeled = False
 
     def on_job_end(self, config: DictConfig, job_return: Any, **kwargs: Any) -> None:
         if "num" not in config.hydra.job:  # a single run; the jobs of a sweep may be other processes
@@ -121,6 +125,7 @@ class SweepSummary(Callback):
     @staticmethod
     def _finish(config: DictConfig, notes: list[dict[str, Any]]) -> None:
         SweepSummary.failed = sum(note["state"] == "failed" for note in notes)
+        SweepSummary.unlabeled = bool(notes) and all(note["state"] == "left out" for note in notes)
         if (config.get("logger") or {}).get("wandb", {}).get("dashboard"):
             from asbc.runs.wandb import save_if_online
 
@@ -183,6 +188,9 @@ def job(cfg: DictConfig) -> float | None:
         note["state"] = "interrupted"
         _print(f"\nInterrupted. Finished samples are saved in {Path(cfg.out) / 'runs'}; the same command resumes.")
         raise
+    except NothingToScore as error:
+        note |= {"state": "left out", "error": str(error)}
+        log.warning("left out: %s", error)
     except Exception as error:
         disk = _disk_error(error, cfg.out)
         note["error"] = disk or f"{type(error).__name__}: {error}"
@@ -264,12 +272,12 @@ def explain(error: HydraException) -> str:
 def start(arguments: list[str]) -> int:
     """Give a command line to Hydra, and return the exit code."""
     sys.argv[1:] = arguments
-    SweepSummary.failed = 0
+    SweepSummary.failed, SweepSummary.unlabeled = 0, False
     full_error = os.environ.get("HYDRA_FULL_ERROR")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise errors here instead of printing them
     try:
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(job)()
-        return 1 if SweepSummary.failed else 0
+        return 1 if SweepSummary.failed else UNLABELED if SweepSummary.unlabeled else 0
     except HydraException as error:
         if full_error:
             raise
@@ -315,7 +323,8 @@ def main() -> None:
             codes.append(start(command))
     except KeyboardInterrupt:
         codes.append(130)
-    sys.exit(max(codes))
+    # Of several stages, those that need labels may be left out.
+    sys.exit(max([code for code in codes if code != UNLABELED] or [1]))
 
 
 def _disk_error(error: Exception, out: str) -> str | None:

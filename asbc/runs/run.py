@@ -48,6 +48,10 @@ NOT_SETTINGS = {
 # Samples
 
 
+class NothingToScore(ValueError):
+    """All requested evaluations need labels, and the data have none that can be scored."""
+
+
 def check_settings(cfg: DictConfig, methods: Mapping[str, Method], tasks: Mapping[str, Task]) -> None:
     """Raise a ValueError for the most common settings that cannot work with any data, before the data are read."""
     build(cfg.dimension, "dimension")
@@ -124,7 +128,7 @@ def scorable(embeddings: Embeddings, tasks: Mapping[str, Task]) -> dict[str, Tas
     kept = {name: task for name, task in tasks.items() if why is None or not task.needs_labels}
     gone = [name for name in tasks if name not in kept]
     if not kept:
-        raise ValueError(
+        raise NothingToScore(
             f"{why}, and without labels there is no {', '.join(gone)}; run experiment=regimes, experiment=alignment, "
             "'evaluate=[health]' or asbc-explore"
         )
@@ -303,7 +307,9 @@ def run(
         else:
             with _limit_threads(threads):
                 table = _compute(cfg, folder, done, embeddings, methods, tasks)
-        stored = StoredRun(folder.path, folder.status, settings, record)
+        # Group, tags and names are those of this command, also for a run that was finished before.
+        status = {key: value for key, value in (folder.status | facts).items() if key != "settings"}
+        stored = StoredRun(folder.path, status, settings, record)
         for logger in _build_all(cfg, "logger").values():
             try:
                 if not (skipped and logger.complete(stored)):

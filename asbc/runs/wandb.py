@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("asbc")
 TIMEOUT = 10.0  # seconds until W&B counts as unreachable; its own library would try for minutes
 MAX_TAG, MAX_NAME = 64, 128  # characters; W&B refuses longer ones
+COMPLETE = "complete.txt"  # in a folder of W&B's files, once all of them are written
 SAVED = "workspaces.json"  # in the folder of the runs: the addresses, so that a second call updates them
 # First parts of keys that are not in the names of runs: where results go, and what the experiment and encoder imply.
 UNNAMED = {
@@ -140,7 +141,9 @@ class WandbLogger:
             sent.log_artifact(artifact)
         if mode == "online":
             write_atomic(run.path / "uploaded.txt", f"{sent.id}\n")
-        elif folder := written(run):
+        elif mode == "offline":
+            folder = Path(sent.dir).parent
+            write_atomic(folder / COMPLETE, "")  # only now: a kill before leaves a part of the files
             log.info("W&B is offline: written to %s; send it with: wandb sync %s", folder, shlex.quote(str(folder)))
 
 
@@ -263,7 +266,8 @@ def uploaded(path: Path) -> bool:
 
 def written(run: StoredRun) -> Path | None:
     """Return the folder of W&B's files of a run, for `wandb sync`; None if this attempt has none."""
-    return next((run.path / "wandb").glob(f"offline-run-*-{wandb_id(run)}"), None)
+    found = (run.path / "wandb").glob(f"offline-run-*-{wandb_id(run)}/{COMPLETE}")
+    return next((path.parent for path in found), None)
 
 
 # Dashboards

@@ -164,7 +164,8 @@ def test_data_without_labels_run_what_needs_none_and_say_what_was_left_out(tmp_p
     assert "x has no labels, and without labels there is no loo; run experiment=regimes" in capfd.readouterr().out
     with_sigma = [word.replace("[knn]", "[knn_sigma]") for word in data]
     monkeypatch.setattr(command, "stages", lambda words: [["experiment=regimes", *words], ["experiment=loo", *words]])
-    assert call(monkeypatch, *with_sigma) == 1
+    assert call(monkeypatch, *with_sigma) == 0
+    assert "left out: x has no labels" in capfd.readouterr().out
     assert collect(tmp_path / "out")["experiment"].unique().tolist() == ["regimes"]
 
 

@@ -85,6 +85,21 @@ def test_a_run_is_mirrored_offline_and_whole(tmp_path, capsys):
     assert offline(tmp_path) == [path]
 
 
+def test_a_finished_run_is_sent_under_the_group_and_tags_of_the_command_that_sends_it(tmp_path):
+    assert run(config(tmp_path, "tags=[first]"), group="first").skipped is False
+    outcome = run(config(tmp_path, "tags=[second]", "logger=wandb"), group="second")
+    (path,) = offline(tmp_path)
+    started = next(r.run for r in records(path) if r.HasField("run"))
+    assert outcome.skipped and started.run_group == "second" and "second" in started.tags
+    # A kill while W&B writes leaves a folder with a part of its files, which does not count.
+    killed = path.parent.rename(path.parent.with_name(f"offline-run-20200101_000000-{outcome.run_id}-1"))
+    (killed / module.COMPLETE).unlink()
+    run(config(tmp_path, "logger=wandb"))
+    assert len(offline(tmp_path)) == 2
+    run(config(tmp_path, "logger=wandb"))
+    assert len(offline(tmp_path)) == 2
+
+
 def test_history_has_a_row_per_level_of_each_axis():
     shared = {"experiment": "ablation", "method": "knn", "trial": 0, "nodes": 40, "classes": 4, "total_nodes": 99}
     rows = [
