@@ -65,7 +65,8 @@ def show_run(table: pd.DataFrame, record: Experiment, path: Path, *, finished_by
 
 def show_sweep(notes: list[dict[str, Any]], folder: Path) -> None:
     """Print how each job of a sweep ended, from their `job.json`."""
-    common = set.intersection(*(set(note["overrides"]) for note in notes)) if len(notes) > 1 else set()
+    typed = [set(note["overrides"]) for note in notes if note["overrides"]]  # a killed job has left none
+    common = set.intersection(*typed) if len(typed) > 1 else set()
     swept = [" ".join(word for word in note["overrides"] if word not in common) for note in notes]
     width = max(map(len, swept), default=0)
     print(f"sweep {folder.name}")
@@ -145,7 +146,7 @@ def job_note(folder: Path) -> dict[str, Any]:
 
 def job_notes(folder: Path) -> list[dict[str, Any]]:
     """Return the notes of the jobs of a sweep, in order."""
-    jobs = [path for path in folder.glob("*/") if not path.name.startswith(".")]
+    jobs = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     return [job_note(job) for job in sorted(jobs, key=lambda path: (len(path.name), path.name))]
 
 

@@ -91,12 +91,19 @@ def test_brackets_of_overrides_are_shown(tmp_path, capsys):
     assert "method=[knn]" in (text := capsys.readouterr().out) and "sweep [bold]" in text
 
 
+def test_a_killed_job_does_not_make_the_lines_of_the_others_longer(tmp_path, capsys):
+    notes = [{"overrides": ["trials=2", f"seed={seed}"], "state": "finished"} for seed in (0, 1)]
+    show_sweep([*notes, {"overrides": [], "state": "failed"}], tmp_path)
+    assert "trials=2" not in (text := capsys.readouterr().out) and "seed=1" in text
+
+
 def test_a_job_without_a_note_or_with_a_damaged_one_has_failed(tmp_path, monkeypatch):
     for number in range(3):
         write_json(tmp_path / str(number) / "job.json", {"overrides": [f"seed={number}"], "state": "interrupted"})
     (tmp_path / "1" / "job.json").unlink()
     path = tmp_path / "2" / "job.json"
     path.write_text(path.read_text().replace("interrupted", "finished"))
+    (tmp_path / "multirun.yaml").touch()  # not a job
     notes = job_notes(tmp_path)
     assert [note["state"] for note in notes] == ["interrupted", "failed", "failed"]
     assert "no job.json" in notes[1]["error"] and "2/job.json: damaged" in notes[2]["error"]
