@@ -66,8 +66,9 @@ def estimator_vectors(estimator: Any, X: Any, *, reset: bool) -> Any:
     from sklearn.utils.validation import validate_data
 
     X = plain_array(X)
-    if isinstance(X, np.ndarray) and X.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {X.dtype}.")
+    dtype = np.asarray(X).dtype
+    if dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X must hold real numbers; got dtype {dtype}.")
     if X is None or (isinstance(X, np.ndarray | list | tuple | str | PathLike) and np.ndim(X) != 2):  # type: ignore[arg-type]
         as_vectors(X)  # type: ignore[arg-type]  # raises an error that is clearer than scikit-learn's
     return validate_data(estimator, X, dtype="numeric", ensure_all_finite=False, reset=reset)

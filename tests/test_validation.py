@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -214,8 +215,9 @@ def test_ids_classes_weights_and_graphs_at_the_door():
 
 
 @pytest.mark.parametrize("estimator", [asbc.GraphBuilder(), asbc.NeighborsTransformer(5), asbc.GraphClassifier()])
-def test_complex_input_of_an_estimator_is_a_one_line_error(estimator):
-    X = np.random.default_rng(0).normal(size=(60, 4)) + 1j
+@pytest.mark.parametrize("kind", [np.asarray, list, pd.DataFrame])
+def test_complex_input_of_an_estimator_is_a_one_line_error(estimator, kind):
+    X = kind(np.random.default_rng(0).normal(size=(60, 4)) + 1j)
     with pytest.raises(
         ValueError, match="Complex data not supported: X must hold real numbers; got dtype complex128"
     ) as e:
