@@ -59,7 +59,7 @@ def _from_arrays(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.floa
     except (TypeError, ValueError):
         raise TypeError(
             "neighbors must be asbc.Neighbors, a pair (indices, distances) or a sparse matrix of distances; "
-            f"got {type(given).__name__} of shape {np.shape(given)}."
+            f"got {type(given).__name__}{f' of shape {given.shape}' if isinstance(given, np.ndarray) else ''}."
         ) from None
     for part in pair:
         plain_array(part, "neighbors")  # refuses masked entries

@@ -187,3 +187,12 @@ def test_one_array_is_not_a_pair(shape):
     X = np.random.default_rng(0).normal(size=(40, 4))
     with pytest.raises(TypeError, match=r"a pair \(indices, distances\) .*; got ndarray of shape"):
         asbc.GraphBuilder(k_cand=8).fit(X, neighbors=np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    "given", [(np.zeros((40, 9)), np.zeros((40, 9)), np.zeros(3)), ([[1, 2], [3]], [[0.1], [0.2]])]
+)
+def test_what_is_no_pair_of_tables_is_refused(given):
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    with pytest.raises(TypeError, match=r"a pair \(indices, distances\) .*; got tuple\."):
+        asbc.GraphBuilder(k_cand=8).fit(X, neighbors=given)
