@@ -67,6 +67,8 @@ class PointClassifier(MetricInRepr, ClassifierMixin, BaseEstimator):
 
     def encode(self, y: ArrayLike, n: int, index: Any = None) -> NDArray[np.int64]:
         """Return the class codes of n nodes, -1 where unlabelled; sets `classes_` and `class_prior_`."""
+        if y is None:  # in the words that scikit-learn's checks expect
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         codes, self.classes_ = encode_partial(_one_column(align_rows(y, index, "y")), n, name="y")
         counts = np.bincount(codes[codes >= 0], minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()

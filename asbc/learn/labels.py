@@ -172,7 +172,11 @@ def read_corrections(corrections: str | os.PathLike | pd.DataFrame) -> pd.DataFr
     if isinstance(corrections, pd.DataFrame):
         name, table = "corrections", corrections.astype(str)
     else:
-        name, table = str(corrections), pd.read_csv(corrections, dtype=str, keep_default_na=False)
+        name = str(corrections)
+        try:
+            table = pd.read_csv(corrections, dtype=str, keep_default_na=False)
+        except ValueError as error:  # an empty file, or not a table
+            raise ValueError(f"{name}: not a readable CSV file ({error}).") from error
     if not {"node", "label"} <= set(table):
         raise ValueError(f"{name}: must have the columns node and label; has {', '.join(map(str, table))}.")
     wrong = table["node"][~table["node"].str.fullmatch(r"[0-9]{1,18}") | table["node"].duplicated()]

@@ -48,6 +48,12 @@ def shown(digits):
     return reveal(digits[1], 5, seed=0)
 
 
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_missing_labels_are_named(estimator):
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        estimator.fit(np.eye(20), None)
+
+
 def test_it_is_propagation_on_the_builder_s_graph(digits, shown):
     X, y = digits
     builder = asbc.GraphBuilder("gaussian", asbc.Perplexity(), k_cand=20)

@@ -338,7 +338,7 @@ def test_corrections_are_applied(digits, fitted, names, tmp_path):
         ("node,label\n3,1\n3,2\n", "node must be a row number from 0 that occurs once; got '3'"),
         ("node,label\n3,cat\n", "'cat' is not of the same kind as the labels, int64"),
         ("id,label\n3,1\n", "must have the columns node and label; has id, label"),
-        ("", "No columns to parse"),
+        ("", r"c\.csv: not a readable CSV file"),
     ],
 )
 def test_bad_corrections(digits, fitted, tmp_path, text, says):
