@@ -181,11 +181,12 @@ class _Args:
 def plain_view(size: int | None, mean: Sequence[float], std: Sequence[float], resize: int | None = None) -> v2.Compose:
     """Return the transform for embedding: the central `size` x `size` pixels of an image whose shorter side is resized.
 
-    It is resized to `resize`, by default `size`. None for `size` leaves the image as it is.
+    It is resized to `resize`, as an image of Pillow; or by default to `size`, where arrays are images, too. None for
+    `size` leaves the image as it is.
     """
     crop = [] if size is None else [v2.Resize(resize or size), v2.CenterCrop(size)]
-    to_tensor = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
-    return v2.Compose([*crop, *to_tensor, v2.Normalize(list(mean), list(std))])
+    steps = [v2.ToImage(), *crop] if resize is None else [*crop, v2.ToImage()]  # v2 resizes no arrays
+    return v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True), v2.Normalize(list(mean), list(std))])
 
 
 def _find_checkpoint(path: Path) -> tuple[Path, Path | None]:
@@ -268,7 +269,7 @@ def _resnet(
     name = known.get((bottleneck, blocks), "resnet50" if bottleneck else "resnet18")
     width, *_, kernel = state["conv1.weight"].shape
     solo_learn = args.backbone is None and "classifier" in networks  # which all of its methods have
-    padding = padding or args.padding or (2 if solo_learn else None)
+    padding = padding or (2 if solo_learn else args.padding)
     if kernel == 3 and padding is None:
         raise ValueError(
             "the weights do not show the padding of the first convolution (3 x 3), which changes the features; give "

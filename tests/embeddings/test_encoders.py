@@ -497,6 +497,13 @@ def test_plain_state_dicts_with_their_classifiers(tmp_path, name):
     assert encoder.image_size == (224, 224)
 
 
+def test_an_encoder_of_asbc_pretrain_without_padding_takes_arrays_of_any_size(tmp_path, resnet):
+    own = {"padding": 0, "image_size": 32, "mean": [0.5] * 3, "std": [0.2] * 3}
+    encoder = read_checkpoint(write_checkpoint(tmp_path, checkpoint_of(resnet[1]), {**new_args(), "asbc": own}))
+    assert encoder.model.conv1.padding == (0, 0)
+    assert encoder.transform(np.zeros((48, 64, 3), np.uint8)).shape == (3, 32, 32)
+
+
 def test_a_stem_whose_padding_the_file_does_not_show(tmp_path, resnet):
     torch.save({"state_dict": {f"backbone.{k}": v for k, v in resnet[1].state_dict().items()}}, tmp_path / "a.ckpt")
     with pytest.raises(ValueError, match=r"do not show the padding .* padding=2 \(solo-learn\)"):
