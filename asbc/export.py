@@ -117,8 +117,11 @@ def to_igraph(graph: sparse.csr_array):
     with needed("to_igraph", "peers"):
         import igraph
     graph = _csr(graph)
-    mode = "upper" if _symmetric(graph) else "directed"
-    return igraph.Graph.Weighted_Adjacency(sparse.csr_matrix(graph), mode=mode)
+    symmetric = _symmetric(graph)
+    sources, targets, weights = to_edge_list(sparse.csr_array(sparse.triu(graph)) if symmetric else graph)
+    exported = igraph.Graph(n=graph.shape[0], edges=np.stack([sources, targets], axis=1), directed=not symmetric)
+    exported.es["weight"] = weights.tolist()
+    return exported
 
 
 def to_anndata(builder: GraphBuilder, adata: Any = None):
