@@ -61,7 +61,7 @@ class Progress:
         Yields
         ------
         advance : callable
-            ``advance(count=1, text="")`` after each finished unit; `text` is shown after the bar.
+            ``advance(count=1, text="")`` after each finished unit; `text` is shown after the name.
         """
         start = time.perf_counter()
         self._nested.append(0.0)

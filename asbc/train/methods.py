@@ -169,6 +169,8 @@ class MomentumMethod(Method):
 
     def __init__(self, *args: Any, momentum: float = 0.99, final_momentum: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if not 0 <= momentum <= final_momentum <= 1:
+            raise ValueError(f"expected 0 <= momentum <= final_momentum <= 1, got {momentum} and {final_momentum}")
         self.momentum, self.final_momentum = momentum, final_momentum
         self.momentum_backbone = momentum_copy(self.backbone)
 

@@ -160,3 +160,8 @@ def test_lars_adapts_the_rate_of_weights_only_and_never_above_it():
 def test_a_wrong_recipe(wrong, said):
     with pytest.raises(ValueError, match=said):
         Recipe(**wrong)
+
+
+def test_a_momentum_that_would_diverge_is_refused():
+    with pytest.raises(ValueError, match="momentum <= final_momentum"):
+        made(BYOL, momentum=0.9, final_momentum=0.5)
