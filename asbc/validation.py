@@ -290,10 +290,13 @@ def seed_number(value: Any, name: str = "seed", what: str = "") -> int:
 
 def positive_number(value: Any, name: str) -> float:
     """Return `value` as a finite float above 0."""
-    # An int may be larger than any float.
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value <= LARGEST_FLOAT:  # type: ignore[operator]
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else 0.0
+    except OverflowError:  # an int may be larger than any float
+        number = np.inf
+    if not 0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
-    return float(value)
+    return number
 
 
 def true_or_false(value: Any, name: str) -> bool:

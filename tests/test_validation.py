@@ -125,6 +125,7 @@ def test_an_upper_limit_is_said_in_words():
         whole_number(10, "m", 1, 9, "the rows of X")
 
 
+@pytest.mark.filterwarnings("error")
 def test_positive_numbers():
     assert positive_number(2, "g") == 2.0 and type(positive_number(np.float32(2), "g")) is float
     for bad in (0, -1.0, True, None, "1", float("nan"), float("inf")):
