@@ -92,19 +92,23 @@ class LabelIssues:
     def estimate(self) -> Estimate | None:
         """How many labels are wrong, with a 95% interval; None where overlap between the classes hides it.
 
-        It is the share of doubtful labels among the half of the nodes whose best class has the most support. Classes do
-        not overlap there, so doubtful labels are wrong ones. The estimate holds for all nodes if mistakes do not depend
-        on how clear a node is; if people fail on unclear ones, there are more. If the clearest quarter has
-        significantly fewer doubtful labels than the next one, classes overlap even there, and there is no estimate.
+        It is the share of doubtful labels among the half of the nodes whose best class has the most support, or more
+        nodes if there are ties. Classes do not overlap there, so doubtful labels are wrong ones. The estimate holds for
+        all nodes if mistakes do not depend on how clear a node is; if people fail on unclear ones, there are more. If
+        the clearest quarter has significantly fewer doubtful labels than the next one, classes overlap even there, and
+        there is no estimate.
         """
-        clearest = self.order[np.argsort(-self.support[self.order], kind="stable")]
-        half = max(1, len(clearest) // 2)
-        doubtful = self.doubtful[clearest]
-        quarters = [wilson_interval(part.sum(), len(part)) for part in np.array_split(doubtful[:half], 2) if len(part)]
-        if len(quarters) == 2 and quarters[0][1] < quarters[1][0]:
+        support, doubtful = self.support[self.order], self.doubtful[self.order]
+        half = max(1, len(support) // 2)
+        ranked = np.sort(support)[::-1]
+        clear = support >= ranked[half - 1]
+        clearest = support >= ranked[(half - 1) // 2]  # nodes of equal support stay together
+        quarters = [doubtful[part] for part in (clearest, clear & ~clearest)]
+        (_, most), (fewest, _) = (wilson_interval(part.sum(), len(part)) if len(part) else (0, 1) for part in quarters)
+        if most < fewest:
             return None
-        shares = (doubtful[:half].mean(), *wilson_interval(doubtful[:half].sum(), half))
-        return Estimate(*(round(len(clearest) * share) for share in shares))
+        shares = (doubtful[clear].mean(), *wilson_interval(doubtful[clear].sum(), clear.sum()))
+        return Estimate(*(round(len(support) * share) for share in shares))
 
     @property
     def review(self) -> NDArray[np.int64]:

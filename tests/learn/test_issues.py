@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -288,6 +289,22 @@ def test_the_number_of_wrong_labels_is_estimated_where_classes_do_not_overlap(di
     overlap = asbc.find_label_issues(X, (y < 0.5 + 0.45 * np.tanh(X[:, 0])).astype(int), metric="euclidean")
     assert overlap.estimate is None and "unknown, because these classes overlap" in repr(overlap)
     np.testing.assert_array_equal(overlap.review, overlap.order[: overlap.doubtful.sum()])
+
+
+def test_ties_in_support_do_not_inflate_the_estimate(tmp_path):
+    rng = np.random.default_rng(0)
+    clean = rng.integers(0, 5, 4000)
+    X = rng.normal(size=(5, 16))[clean] * 5 + rng.normal(size=(4000, 16))
+    wrong = rng.choice(4000, 60, replace=False)
+    labels = clean.copy()
+    labels[wrong] = (labels[wrong] + 1) % 5
+    np.save(tmp_path / "X.npy", X)
+    build_graph(tmp_path / "X.npy", tmp_path / "graph")
+    issues = asbc.find_label_issues(tmp_path / "graph", labels)  # no vectors: equal where all neighbours agree
+    assert np.unique(issues.support, return_counts=True)[1].max() > 1000
+    assert issues.estimate.low <= 60 <= issues.estimate.high
+    by_hand = replace(issues, support=np.ones(4000)).estimate  # all nodes are equally clear: all of them count
+    assert by_hand.number == issues.doubtful.sum()
 
 
 def test_a_simulated_review_finds_what_a_real_one_does(digits, noisy):
