@@ -413,7 +413,9 @@ def check_memory(size: int, path: Path) -> None:
     free = _free_memory()
     if free is not None and size > free:
         needs, has = f"{size / 1e9:.1f} GB", f"{free / 1e9:.1f} GB"
-        raise ValueError(f"{path}: needs {needs} of memory, {has} are free; an .npy file is memory-mapped instead")
+        raise ValueError(
+            f"{path}: needs {needs} of memory, {has} are free; save the vectors as .npy, which is memory-mapped"
+        )
 
 
 def _free_memory() -> int | None:
