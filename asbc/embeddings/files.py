@@ -231,6 +231,9 @@ class Contents:
 
         `vectors` is the name or pattern of the vectors, whose columns are not labels.
         """
+        if name is not None and name not in self.names and Path(name).is_file():
+            how = f"labels={name} (asbc: embedding.labels={name}; asbc-explore: --labels {name})"
+            raise ValueError(f"{self.origin}: there is no {name!r} in it. A file of labels is given as {how}")
         name = name or _usual_name(self.columns, LABEL_NAMES)
         if name is not None:
             return name, self.read(name)

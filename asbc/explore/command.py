@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from asbc.configs import closest
 from asbc.embeddings.files import read_labels, read_vectors
 from asbc.embeddings.source import DATA, Clinc100
 from asbc.embeddings.store import read_entry_manifest
@@ -133,6 +134,8 @@ def read_source(
             raise ValueError(f"--graph: {path} is a graph already; with --graph, give the vectors first.")
         n = int(read_graph_manifest(path)["n"])
         return f"{n:,} nodes", None, None if labels is None else read_labels(labels, n, label=label), path
+    elif not path.exists() and (hint := closest(str(source), [SAMPLE])):
+        raise FileNotFoundError(f"{path}: no such file{hint}")
     else:
         found, own = read_vectors(path, labels, vectors=vectors, label=label)
         facts = read_entry_manifest(path) if path.is_dir() else None

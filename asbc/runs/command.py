@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import shlex
@@ -256,8 +257,11 @@ def explain(error: HydraException) -> str:
     missing = getattr(error, "missing_cfg_file", None) or str(error).partition("Could not load '")[2].partition("'")[0]
     group, _, name = missing.rpartition("/")
     if group:
-        own = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
-        options = getattr(error, "options", None) or ()  # those of the user's folders, too
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--config-dir", "-cd", default=conf_dir())
+        folders = {conf_dir(), Path(parser.parse_known_args()[0].config_dir)}
+        own = [path.stem for folder in folders for path in (folder / group).glob("*.yaml")]
+        options = getattr(error, "options", None) or ()  # for one option, not for a list: those of all folders
         known = sorted({*own, *options, *(composed_methods() if group == "method" else ())})
         return f"there is no {group} {name!r}{closest(name, known) or '.'} Available: {', '.join(known)}"
     cause = error.__cause__

@@ -149,6 +149,8 @@ def test_labels_of_another_file(tmp_path):
         read_vectors(tmp_path / "x.npy", tmp_path / "y.txt")
     with pytest.raises(FileNotFoundError, match=r"labels=intent: no such file; label=intent names an array"):
         read_vectors(tmp_path / "x.npy", "intent")
+    with pytest.raises(ValueError, match=r"there is no .*y\.npy' in it\. A file of labels is given as labels=.*y\.npy"):
+        read_vectors(tmp_path / "x.npy", label=str(tmp_path / "y.npy"))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
     ("words", "says"),
     [
         (["nowhere.npy"], "nowhere.npy: no such file"),
+        (["clinc10"], "clinc10: no such file; did you mean clinc100?"),
         (["vectors.npy", "--labels", "short.npy"], "got (3,) for 120"),
         (["vectors.npy", "--texts", "short.txt"], "texts: short.txt has 2 lines for 120 vectors"),
         (["vectors.npy", "--texts", "nowhere.txt"], "No such file or directory: 'nowhere.txt'"),

@@ -247,13 +247,17 @@ def test_unknown_names_get_the_closest_one(words, why, tmp_path, monkeypatch, ca
     assert not (tmp_path / "runs").exists()
 
 
-def test_options_of_another_folder_are_found(tmp_path, monkeypatch):
+def test_options_of_another_folder_are_found(tmp_path, monkeypatch, capsys):
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "mine.yaml").write_text(
         "# @package methods.mine\n_target_: asbc.evaluate.Method\nweights: uniform\n"
     )
     assert asbc(monkeypatch, "--config-dir", str(tmp_path), "method=[mine]", f"out={tmp_path / 'out'}", *TINY) == 0
     assert set(collect(tmp_path / "out")["method"]) == {"mine"}
+    for words in ("method=[knn,mien]", "+method=mien"):
+        capsys.readouterr()
+        assert asbc(monkeypatch, "--config-dir", str(tmp_path), words) == 1
+        assert "there is no method 'mien'; did you mean mine?" in capsys.readouterr().err
 
 
 def test_a_module_that_is_not_found_is_named_with_what_to_do(tmp_path, monkeypatch, capsys):
