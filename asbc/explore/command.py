@@ -148,8 +148,11 @@ def read_source(
 
 def read_texts(path: str | Path, n: int) -> list[str]:
     """Return the lines of a UTF-8 file, which must be `n`."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"texts: {path}: no such file")
     # Only line feeds end a line: a text may contain other characters that Python treats as line ends.
-    lines = Path(path).expanduser().read_bytes().decode("utf-8-sig", errors="replace").removesuffix("\n").split("\n")
+    lines = file.read_bytes().decode("utf-8-sig", errors="replace").removesuffix("\n").split("\n")
     if len(lines) != n:
         raise ValueError(f"texts: {path} has {len(lines):,} lines for {n:,} vectors; give one line per vector.")
     return [line.rstrip("\r") for line in lines]

@@ -59,7 +59,7 @@ def show_run(table: pd.DataFrame, record: Experiment, path: Path, *, finished_by
     methods = [name for name in rows["method"].unique() if not name.startswith(CANDIDATES)]
     shown = pd.DataFrame(columns).reindex(methods).fillna("")
     shown.index = [f"{name} ({record.titles[name]})" if name in record.titles else name for name in methods]
-    print(shown.to_string(line_width=shutil.get_terminal_size().columns))
+    print(shown.to_string(line_width=shutil.get_terminal_size((200, 24)).columns))
     done = "rows" if finished_by is None else f"already finished by asbc {finished_by}; rerun=true computes it again"
     print(f"{done}: {path}\nresolved config: {path / SETTINGS}")
 

@@ -97,7 +97,7 @@ def test_the_bundled_sample_has_the_names_of_its_intents(tmp_path, monkeypatch):
         (["clinc10"], "clinc10: no such file; did you mean clinc100?"),
         (["vectors.npy", "--labels", "short.npy"], "got (3,) for 120"),
         (["vectors.npy", "--texts", "short.txt"], "texts: short.txt has 2 lines for 120 vectors"),
-        (["vectors.npy", "--texts", "nowhere.txt"], "No such file or directory: 'nowhere.txt'"),
+        (["vectors.npy", "--texts", "nowhere.txt"], "texts: nowhere.txt: no such file"),
         (["vectors.npy", "--images", "nowhere"], "images: nowhere holds 0 images for 120 vectors"),
         (["vectors.npy", "--images", "."], "images: . holds 0 images for 120 vectors"),
         (["vectors.npy", "--out", "page.txt"], "out must be a file that ends in .html; got 'page.txt'."),
