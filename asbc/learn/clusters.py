@@ -163,7 +163,7 @@ class GraphClusters(MetricInRepr, ClusterMixin, BaseEstimator):
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         perturbed_seed = int(random.randint(2**31 - 1))
-        groups, grouped = _groups(graph)
+        groups, grouped = _groups(graph, max(MAX_NODES, 2 * (self.n_clusters or 0)))
         perturbed = list(_perturbed(graph, groups, perturbed_seed))
         if self.n_clusters is None:
             levels, chosen = _levels(grouped, perturbed[:N_SCANNED], seed)
@@ -269,10 +269,10 @@ def by_size(labels: Labels) -> Labels:
     return rank[codes.reshape(-1)]
 
 
-def _groups(graph: sparse.csr_array) -> tuple[Labels, sparse.csr_array]:
-    """Return the group of each node, and the graph between groups: small clusters in a large graph, else the nodes."""
+def _groups(graph: sparse.csr_array, most: int) -> tuple[Labels, sparse.csr_array]:
+    """Return the group of each node, and the graph between groups; with at most `most` nodes, each is its own group."""
     groups, resolution = np.arange(graph.shape[0]), float(GROUPS_RESOLUTION)
-    while graph.shape[0] > MAX_NODES and resolution > LOWEST_RESOLUTION:
+    while graph.shape[0] > most and resolution > LOWEST_RESOLUTION:
         joined = np.unique(join_nodes(graph, resolution), return_inverse=True)[1]
         if joined.max() > 0.9 * graph.shape[0]:  # hardly any node joins another one
             resolution /= RESOLUTION_STEP**0.5

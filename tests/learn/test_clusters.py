@@ -139,12 +139,13 @@ def test_finer_levels_divide_clusters_that_are_strongly_linked_to_others():
 def test_a_large_graph_is_clustered_by_groups(blobs, fitted, monkeypatch):
     monkeypatch.setattr(module, "MAX_NODES", 300)
     graph = asbc.GraphBuilder("gaussian", "perplexity", metric="euclidean").fit(blobs[0]).graph_
-    groups, between = module._groups(graph)
+    groups, between = module._groups(graph, 300)
     member = np.eye(groups.max() + 1)[groups]
     assert 8 < between.shape[0] <= 300
     np.testing.assert_allclose(between.toarray(), member.T @ graph @ member, atol=1e-12)
     grouped = asbc.GraphClusters(metric="euclidean").fit(blobs[0])
     assert adjusted_rand_score(grouped.labels_, fitted.labels_) > 0.9
+    assert asbc.GraphClusters(400, metric="euclidean").fit(blobs[0]).n_clusters_ == 400
 
 
 def test_agreement_follows_its_definition():
